@@ -1,4 +1,4 @@
-"""Codes that kernels read and write: phases and endings of attempts, and the integer settings of a solve."""
+"""Codes of kernels: phases and endings of attempts, and the integer settings of a solve."""
 
 import warp as wp
 
@@ -7,7 +7,7 @@ from ik_service.solver.lm.status import IKStatus
 # Phases of an island in a slot: RUNNING, the IKStatus (or STATIONARY) with which its attempt has just ended, or:
 RUNNING = wp.constant(-1)
 CANCELLED = wp.constant(-2)  # a lower seed of its problem has succeeded
-IDLE = wp.constant(-3)  # it has no attempt
+IDLE = wp.constant(-3)  # no attempt
 
 CONVERGED = wp.constant(int(IKStatus.CONVERGED))
 STALLED = wp.constant(int(IKStatus.STALLED))
@@ -17,24 +17,24 @@ BLOCKED_BY_LIMITS = wp.constant(int(IKStatus.BLOCKED_BY_LIMITS))
 INVALID = wp.constant(int(IKStatus.INVALID))
 LOOP_OPEN = wp.constant(int(IKStatus.LOOP_OPEN))
 BLOCKED_BY_COLLISION = wp.constant(int(IKStatus.BLOCKED_BY_COLLISION))
-NO_TARGET = wp.constant(2)  # value of `met` where an island has no pose target: it succeeds by the gradient test
+NO_TARGET = wp.constant(2)  # value of `met` for an island without pose targets, judged by the gradient test
 STATIONARY = wp.constant(len(IKStatus))  # passed the gradient test; becomes CONVERGED or STALLED in the result
 
-# Entries of the integer settings of a solve, which live on the device so that a recorded graph sees them change.
+# Entries of the integer settings of a solve, on the device so that a recorded graph reads new values.
 PROBLEM_COUNT = wp.constant(0)
 SEEDS = wp.constant(1)
 ITERATIONS = wp.constant(2)
 HAS_START = wp.constant(3)
 RANDOM_SEED = wp.constant(4)
 KEEP_ALL = wp.constant(5)  # 1: every attempt has an answer of its own, at line problem * seeds + seed
-FIRST_FAILURE = wp.constant(6)  # 1: of attempts that fail the first seed's wins, else the one of least cost
-STOP = wp.constant(7)  # 1 once no attempt may begin any more
-SAMPLER = wp.constant(8)  # one of those below
-NOISE_BITS = wp.constant(9)  # standard deviation of starts drawn about the caller's, a float32 by its bits
-TRIES_ALL = wp.constant(10)  # 1: no problem is given up before all seeds are tried, for the caller says how many
+FIRST_FAILURE = wp.constant(6)  # 1: among failed attempts the first seed wins, else the least cost
+STOP = wp.constant(7)  # 1: no attempt may begin
+SAMPLER = wp.constant(8)  # a sampler, see below
+NOISE_BITS = wp.constant(9)  # standard deviation of the sampler "gauss", a float32 by its bits
+TRIES_ALL = wp.constant(10)  # 1: all seeds are tried, because the caller sets their number
 SETTINGS_COUNT = 11
 
-# Samplers: how start configurations are drawn.
+# Samplers of start configurations.
 ROBERTS = wp.constant(0)
 UNIFORM = wp.constant(1)
 GAUSS = wp.constant(2)

@@ -1,4 +1,4 @@
-"""Active DOFs and coordinates: how DOFs move coordinates, mimic couplings on the device, joints at a bound."""
+"""Active DOFs and coordinates: map from DOFs to coordinates, mimic couplings on the device, joints at a bound."""
 
 import typing
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from ik_service.robots import DeviceModel
 @wp.func
 @typing.no_type_check
 def is_at_bound(q: Any, lower: Any, upper: Any, gradient: float):
-    """Return whether a DOF is at a bound and a step down the gradient would lead beyond it.
+    """Return whether a DOF is at a bound and a step down the gradient would leave the bounds.
 
     The compiled iteration has the same test as text; see `compiler.code.iteration`.
     """
@@ -25,17 +25,17 @@ def is_at_bound(q: Any, lower: Any, upper: Any, gradient: float):
 
 @wp.struct
 class Coordinates:
-    """Coordinates of a robot as seen from its active DOFs."""
+    """Coordinates of a robot by active DOFs."""
 
     # Coordinate to which an active DOF is added, -1 for rotations of ball and floating joints, [active_dof_count].
     active_coordinate: wp.array[wp.int32]
     # First coordinate of the quaternion whose rotation vector starts at this active DOF, else -1, [active_dof_count].
     # The other two DOFs of the rotation follow.
     active_quaternion: wp.array[wp.int32]
-    # Limits that are enforced, rounded inwards to float32, infinite if none, [1 or problems, active_dof_count].
+    # Enforced limits, rounded inwards to float32, infinite if none, [1 or problems, active_dof_count].
     limit_lower: wp.array2d[wp.float64]
     limit_upper: wp.array2d[wp.float64]
-    leader: wp.array[wp.int32]  # [joint_coord_count]: coordinate that each follows, or -1
+    leader: wp.array[wp.int32]  # [joint_coord_count]: coordinate of the leader, or -1
     follower_number: wp.array2d[wp.float32]  # [joint_coord_count, 4]: see `follower_table`
     mid_joint_q: wp.array[wp.float32]  # [joint_coord_count]: middle of the ranges
 
@@ -89,10 +89,10 @@ def active_dofs(model: DeviceModel) -> Any:
 class StartCoordinates:
     """Data to read a start configuration, locked joints included."""
 
-    leader: wp.array[wp.int32]  # [joint_coord_count]: coordinate that each follows, or -1
-    # [joint_coord_count, 4]: as in `follower_table`; those that follow none have limits only
+    leader: wp.array[wp.int32]  # [joint_coord_count]: coordinate of the leader, or -1
+    # [joint_coord_count, 4]: as in `follower_table`; coordinates without a leader have limits only
     follower_number: wp.array2d[wp.float32]
-    fixed: wp.array[wp.int32]  # [joint_coord_count]: 1 where no active DOF moves the coordinate
+    fixed: wp.array[wp.int32]  # [joint_coord_count]: 1 for a coordinate without an active DOF
     quaternion: wp.array[wp.int32]  # first coordinates of quaternions
     mid_joint_q: wp.array[wp.float32]  # [joint_coord_count]
 
@@ -137,14 +137,14 @@ def start_coordinates(model: DeviceModel, *, hard_limits: bool) -> Any:
 def follow(number: wp.array2d[Any], f: int, leader: Any):
     """Return the value of follower f of a table of `follower_table`, in its leader's precision.
 
-    Rounding keeps it between its own limits.
+    Clamped to the follower's own limits, because of rounding.
     """
     multiplier, offset = type(leader)(number[f, 0]), type(leader)(number[f, 1])
     return wp.clamp(multiplier * leader + offset, type(leader)(number[f, 2]), type(leader)(number[f, 3]))
 
 
 def follower_dofs(model: DeviceModel) -> list[int]:
-    """Return the DOFs that follow an active one."""
+    """Return the follower (mimic) DOFs of active leaders."""
     robot = model.robot
     return [dof for dof, a in enumerate(robot.dof_active) if a >= 0 and robot.active_dof[a] != dof]
 
@@ -152,7 +152,7 @@ def follower_dofs(model: DeviceModel) -> list[int]:
 def follower_table(
     model: DeviceModel, dofs: list[int], *, exact: bool = False, hard_limits: bool = True
 ) -> NDArray[np.float64]:
-    """Return multiplier, offset and limits of DOFs that follow others, [dofs, 4]; endless without `hard_limits`."""
+    """Return multiplier, offset and limits of follower DOFs, [dofs, 4]; infinite limits without `hard_limits`."""
     # Limits are exact in float64, else rounded inwards to float32
     robot = model.robot
     lower, upper = robot.joint_limit_lower, robot.joint_limit_upper

@@ -1,17 +1,17 @@
 """Search of an island: seeds one after another until one succeeds, or the least cost has come up often enough.
 
-Where no attempt succeeds, as for targets out of reach or objectives alone, and the caller has not said how many seeds
-are tried, the search ends when EQUAL_MINIMA attempts have ended at the least cost, EQUAL_MINIMA_OF_MANY where an island
-has several targets. This is looked at between rounds of seeds, when all attempts of the seeds before have ended: so it
-depends neither on the order in which attempts end nor on what runs beside them. Counts are of costs whose exponents and
-first bits are equal, in the class of the least cost and the next one: a window of 2 to 6 %, for attempts end a little
-above the minimum that they come to. The count of a set of costs does not depend on their order.
+If no attempt succeeds, as for targets out of reach or objectives alone, and the caller has not set the number of seeds,
+the search ends when EQUAL_MINIMA attempts have ended at the least cost, EQUAL_MINIMA_OF_MANY if an island has several
+targets. The test runs between rounds of seeds, when all attempts of the seeds before have ended: so the result depends
+neither on the order of their ends nor on other problems. Costs are counted by their exponents and first bits, in the
+class of the least cost and the next one: a window of 2 to 6 %, because attempts end a little above their minimum. The
+count of a set of costs does not depend on their order.
 
-An attempt counts in full at a stationary point inside the joint limits. One that has stalled short of a minimum is an
-eighth. One that limits block is nothing: many starts slide into one wide minimum there while others meet the target.
+An attempt counts in full at a stationary point inside the joint limits. An attempt stalled short of a minimum counts
+1/8. An attempt blocked by limits counts 0: many starts slide into one wide minimum there while others meet the target.
 
-Where targets are met, but in contact alone, the search ends after 256 seeds or a quarter of those that may be tried: of
-85 000 problems in random worlds and 2 100 goals of MotionBenchMaker that have a free answer none needed more than 131.
+If targets are met, but only in contact, the search ends after 256 seeds or a quarter of the allowed ones: of 85 000
+problems in random worlds and 2 100 goals of MotionBenchMaker with a free answer none needed more than 131.
 """
 
 import typing
@@ -20,17 +20,17 @@ import warp as wp
 
 from ik_service.solver.lm.codes import BLOCKED_BY_LIMITS, STATIONARY
 
-EQUAL_MINIMA = 12  # with fewer, more targets are given up that a later seed would meet
-EQUAL_MINIMA_OF_MANY = 16  # several links that share joints have more minima
-FEW_SEEDS = wp.constant(64)  # at most, for a precise answer where one is within the tolerances, or for a lower cost
+EQUAL_MINIMA = 12  # with fewer, more reachable targets are given up
+EQUAL_MINIMA_OF_MANY = 16  # several links with common joints have more minima
+FEW_SEEDS = wp.constant(64)  # at most, in search of a more precise answer or a lower cost
 FIRST_ROUND = wp.constant(8)  # seeds
 ROUND_STEP = wp.constant(4)  # least number of seeds of a later round
 ROUND_SHARE = wp.constant(8)  # a round has at least this part of the seeds before
-CLASS_SHIFT = wp.constant(18)  # bits of a float32 that its class leaves out: all but 5 of the fraction
+CLASS_SHIFT = wp.constant(18)  # low bits of a float32 left out of its class: all but 5 of the fraction
 COUNT_MAX = wp.constant(255)  # room for a count, in eighths of an attempt
 FULL_COUNT = wp.constant(8)
-CONTACT_SEEDS = wp.constant(256)  # least number of seeds where targets are met in contact alone
-CONTACT_SHARE = wp.constant(4)  # and this part of those that may be tried
+CONTACT_SEEDS = wp.constant(256)  # least number of seeds if targets are met only in contact
+CONTACT_SHARE = wp.constant(4)  # and this part of the allowed seeds
 
 
 @wp.func
@@ -46,11 +46,11 @@ def is_round_end(seeds: int):
 @wp.func
 @typing.no_type_check
 def attempt_count(status: int, met: int):
-    """Return how much an attempt without precise success counts [eighths].
+    """Return the count of an attempt without precise success [eighths].
 
     Args:
-        status: How it has ended.
-        met: Whether it meets its targets; NO_TARGET without any.
+        status: Status of the attempt.
+        met: Whether the targets are met; NO_TARGET without targets.
     """
     if met != 0 or status == STATIONARY:
         return int(FULL_COUNT)
@@ -60,15 +60,15 @@ def attempt_count(status: int, met: int):
 @wp.func
 @typing.no_type_check
 def count_cost(counted: int, cost: float, count: int):
-    """Return what is counted of the costs of an island, with the cost of one more attempt.
+    """Return the packed count of an island's costs, with the cost of one more attempt.
 
     Args:
-        counted: Of the attempts before, 0 where there are none: the class of the least cost, and the counts of the
-            attempts in that class and in the next one.
-        cost: Of an attempt without precise success.
-        count: How much it counts, of `attempt_count`.
+        counted: Packed count before, 0 for none: the class of the least cost, and the counts of attempts in this class
+            and the next one.
+        cost: Cost of an attempt without precise success.
+        count: Count of this attempt, from `attempt_count`.
     """
-    # The bits of a float that is not negative order like the float; NaN lands above every number.
+    # The bits of floats >= 0 order like the floats; NaN lands above every number.
     cost_class = wp.cast(wp.abs(cost), wp.int32) >> CLASS_SHIFT
     least = counted >> 16
     in_least = (counted >> 8) & COUNT_MAX
@@ -94,8 +94,8 @@ def search_ends(counted: int, equal_minima: int, is_good: bool, seeds: int):
     """Return whether a search without precise success ends after a round.
 
     Args:
-        counted: Costs of all attempts so far, of `count_cost`.
-        equal_minima: Attempts at the least cost that suffice.
+        counted: Costs of all attempts so far, from `count_cost`.
+        equal_minima: Sufficient number of attempts at the least cost.
         is_good: Whether an attempt is within the tolerances, or there are no targets.
         seeds: Seeds tried so far.
     """
@@ -106,10 +106,10 @@ def search_ends(counted: int, equal_minima: int, is_good: bool, seeds: int):
 @wp.func
 @typing.no_type_check
 def contact_search_ends(seeds: int, most: int):
-    """Return whether a search whose targets have been met in contact alone ends after a round.
+    """Return whether a search with targets met only in contact ends after a round.
 
     Args:
         seeds: Seeds tried so far.
-        most: Seeds that may be tried.
+        most: Allowed number of seeds.
     """
     return seeds >= CONTACT_SEEDS and seeds * CONTACT_SHARE >= most

@@ -1,12 +1,12 @@
 """Start configurations: the caller's, mid-range, then draws in the tangent space, by default a quasi-random sequence.
 
-Seed s of a problem is, in this order: the caller's configuration where one was given, the middle of the ranges, and
-the points of an additive recurrence (Roberts 2018, a generalisation of the golden-ratio sequence), one dimension per
-active DOF of a tree. Every problem's sequence is shifted (Cranley and Patterson 1976) by a hash of the random seed
-and of the targets that touch the tree, so that it depends on nothing else in the batch.
+Seed s of a problem is, in this order: the caller's configuration if given, the middle of the ranges, and the points of
+an additive recurrence (Roberts 2018, a generalisation of the golden-ratio sequence), one dimension per active DOF of a
+tree. Every problem's sequence is shifted (Cranley and Patterson 1976) by a hash of the random seed and of the targets
+on the tree, so that the sequence is independent of the rest of the batch.
 
-Two other samplers draw by the same hash: "uniform" independently from the ranges, "gauss" about the caller's
-configuration, where a sum of eight uniform numbers stands for a normal one. The arithmetic is that of 32-bit integers:
+Two other samplers draw by the same hash: "uniform" independently from the ranges, "gauss" around the caller's
+configuration, with a sum of eight uniform numbers in place of a normal one. All arithmetic is in 32-bit integers:
 exact, and the same on every device.
 """
 
@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from ik_service.robots import DeviceModel, KinematicTrees
 from ik_service.solver.lm.codes import GAUSS, HAS_START, NOISE_BITS, RANDOM_SEED, SAMPLER, UNIFORM
 
-LINEAR_RANGE = 1.0  # half range in which unlimited translations are drawn, in units of length
-ASIDE = wp.constant(1.0e-4)  # thousandth of the farthest from a start that may be a saddle [rad or m]
+LINEAR_RANGE = 1.0  # half range of unlimited translations, in units of length
+ASIDE = wp.constant(1.0e-4)  # 1/1000 of the largest step aside from a possible saddle [rad or m]
 UNIT = wp.constant(2.0**-32)
 EIGHT_MEAN = wp.constant(8.0 * 32767.5)  # of a sum of eight uniform numbers of 16 bits
 EIGHT_DEVIATION = wp.constant(math.sqrt(8.0 * (2.0**32 - 1.0) / 12.0))
@@ -46,7 +46,7 @@ def hash_step(state: wp.uint32, value: wp.uint32):
 @wp.func
 @typing.no_type_check
 def bounded(value: Any, lower: Any, upper: Any):
-    """Return a number that is not NaN, moved into an interval; `wp.clamp`, which cares for NaN, takes more time."""
+    """Return a number, not NaN, clamped to an interval; `wp.clamp`, which handles NaN, takes more time."""
     above = wp.where(value < lower, lower, value)
     return wp.where(above > upper, upper, above)
 
@@ -63,7 +63,7 @@ def recurrence_increments(dimensions: int) -> NDArray[np.uint32]:
 @wp.func
 @typing.no_type_check
 def nearly_normal(bits: wp.uint32):
-    """Return a number of mean 0 and variance 1 that is made of a hash: a sum of eight uniform ones, so 4.9 at most."""
+    """Return a number of mean 0 and variance 1 from a hash: a sum of eight uniform numbers, so at most 4.9."""
     total = wp.int32(0)
     for _ in range(4):
         bits = hash_step(bits, HASH_C)
@@ -73,11 +73,11 @@ def nearly_normal(bits: wp.uint32):
 
 @wp.struct
 class SeedRanges:
-    """Where start configurations are drawn, over the active DOFs."""
+    """Ranges of start configurations, over the active DOFs."""
 
     lower: wp.array2d[wp.float32]  # [1 or problems, DOFs]: ends of the draws; of a rotation vector [rad]
     upper: wp.array2d[wp.float32]
-    drawn: wp.array[wp.int32]  # 0 for DOFs that no row can depend on: they keep the start
+    drawn: wp.array[wp.int32]  # 0 for DOFs without rows: they keep the start
     increment: wp.array[wp.uint32]  # step of the recurrence
     tree: wp.array[wp.int32]  # tree of the DOF
     place: wp.array[wp.uint32]  # its place in the tree
@@ -85,7 +85,7 @@ class SeedRanges:
 
 @dataclass(frozen=True)
 class DrawSequence:
-    """The sequence that seeds are drawn from, over the active DOFs of a robot."""
+    """The sequence of seeds, over the active DOFs of a robot."""
 
     increment: NDArray[np.uint32]  # step of the recurrence, as 32-bit fractions
     tree: NDArray[np.int32]  # tree of each DOF
@@ -102,7 +102,7 @@ def draw_sequence(trees: KinematicTrees) -> DrawSequence:
 
 
 def seed_ranges(model: DeviceModel, drawn: NDArray[np.bool_], ends: Sequence[wp.array[Any]]) -> typing.Any:
-    """Return the `SeedRanges` of a robot, from the active DOFs that rows can depend on."""
+    """Return the `SeedRanges` of a robot; `drawn`: the active DOFs with rows."""
     # Ends of the draws are float32 [1 or problems, active_dof_count]
     sequence, device = draw_sequence(model.robot.trees), model.device
     ranges: typing.Any = SeedRanges()
@@ -120,7 +120,7 @@ class DrawRanges:
     def __init__(self, model: DeviceModel) -> None:
         robot, count = model.robot, model.active_dof_count
         # width: of the range of each active DOF, float32 [rad or m]
-        # lowest: where it begins if the DOF has no limit at all
+        # lowest: lower end if the DOF has no limit at all
         self.width, self.lowest = np.zeros(count, np.float32), np.zeros(count, np.float32)
         for a, d in enumerate(robot.active_dof):
             joint = int(np.searchsorted(robot.joint_qd_start, d, side="right")) - 1
@@ -151,7 +151,7 @@ def seed_value(
     ranges: SeedRanges,
     tree_hash: wp.array2d[wp.uint32],
 ):
-    """Return what seed s of problem p gives active DOF a, whose coordinate (or rotation vector) starts at `start`."""
+    """Return active DOF a of seed s of problem p; its coordinate (or rotation vector) starts at `start`."""
     value = start
     if s > 0 and ranges.drawn[a] != 0:
         base = hash_step(tree_hash[p, ranges.tree[a]], wp.uint32(settings[RANDOM_SEED]))

@@ -1,12 +1,12 @@
-"""Status of a solved problem, with a sentence of advice and the code that MoveIt has for it."""
+"""Status of a solved problem, with a sentence of advice and the corresponding code of MoveIt."""
 
 from enum import IntEnum
 
 
 class IKStatus(IntEnum):
-    """Why the solve of a problem ended.
+    """Reason for the end of a problem's solve.
 
-    CONVERGED comes with `success`; where objectives alone are minimised, so does BLOCKED_BY_LIMITS at a minimum.
+    CONVERGED comes with `success`; if objectives alone are minimised, so does BLOCKED_BY_LIMITS at a minimum.
     """
 
     CONVERGED = 0
@@ -20,7 +20,7 @@ class IKStatus(IntEnum):
 
     @property
     def word(self) -> str:
-        """The status as a lower-case word, as all results outside of Python have it."""
+        """The status as a lower-case word, as in all results outside of Python."""
         return STATUS_WORDS[self]
 
     @property
@@ -30,12 +30,12 @@ class IKStatus(IntEnum):
 
     @property
     def advice_without_targets(self) -> str:
-        """The same where objectives alone are minimised."""
+        """Advice for objectives alone, in one sentence."""
         return _ADVICE_WITHOUT_TARGETS.get(self, _ADVICE[self])
 
     @property
     def moveit_error_code(self) -> int:
-        """The value of `moveit_msgs/MoveItErrorCodes` that says the same to programs written for MoveIt."""
+        """The corresponding value of `moveit_msgs/MoveItErrorCodes`."""
         return _MOVEIT_ERROR_CODES[self]
 
 

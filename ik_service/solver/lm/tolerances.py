@@ -1,11 +1,11 @@
-"""Nearness of an attempt to its targets, read off residuals in float32; success is judged later, in float64."""
+"""Nearness of an attempt to its targets, from float32 residuals; success is judged later, in float64."""
 
 import typing
 
 import warp as wp
 
-MARGIN = wp.constant(0.999)  # an attempt this close to a tolerance is tried again rather than judged a failure later
-# What float32 reaches where an attempt converges: one that is not as near yields to later seeds.
+MARGIN = wp.constant(0.999)  # an attempt this close to a tolerance is repeated, to avoid a failure in the verdict
+# Precision of float32 at convergence: an attempt not as near ranks after later seeds.
 PRECISE_POSITION = wp.constant(1.0e-5)  # units of length
 PRECISE_ORIENTATION = wp.constant(1.0e-4)  # [rad]
 
