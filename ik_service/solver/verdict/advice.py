@@ -1,6 +1,6 @@
-"""Advice on problems without success: what their status means, and which links no joint could have moved.
+"""Advice on problems without success: the meaning of their status, and links out of reach of all joints.
 
-A target on a link that no active joint moves belongs to no island. It is verified like any other, and more seeds or
+A target on a link without an active joint belongs to no island. It is verified like any other, but more seeds or
 iterations do not help; the advice names the link. Computed on the host, on request only.
 """
 
@@ -17,14 +17,14 @@ from ik_service.solver.verdict.island_results import IslandResults
 def advice(
     robot: RobotModel,
     targets: Sequence[Target],  # the solver's targets, in their order
-    options: SolverOptions,  # options of the solve: its tolerances say which targets are missed
-    result: ResultColumns,  # what the solver found
+    options: SolverOptions,  # options of the solve: with its tolerances
+    result: ResultColumns,  # columns of the result
     islands: IslandResults,  # the islands of every problem
     *,
     problem: int,
-    collision_names: Sequence[str] = (),  # what places in the column `closest` stand for, where collision was checked
+    collision_names: Sequence[str] = (),  # names of the places in the column `closest`, with a collision check
 ) -> str:
-    """Return what the caller may do about a problem, in a sentence for each thing that went wrong."""
+    """Return advice to the caller on a problem, with a sentence for each failure."""
     status = IKStatus(int(result.status[problem]))
     if result.success[problem]:
         return status.advice if targets else status.advice_without_targets
@@ -48,7 +48,7 @@ def advice(
 
 
 def _contact(result: ResultColumns, problem: int, names: Sequence[str]) -> str:
-    """Name the two that are closest."""
+    """Name the closest pair."""
     assert result.clearance is not None  # collision was checked
     assert result.closest is not None
     clearance = float(result.clearance[problem])
@@ -59,8 +59,8 @@ def _contact(result: ResultColumns, problem: int, names: Sequence[str]) -> str:
 
 
 def why_static(robot: RobotModel, target: Target, *, angular: bool = False) -> str | None:
-    """Return why no active joint moves a target's link, naming it, or None where one does."""
-    # With `angular` only joints count that turn the link, seen from its reference link
+    """Return why no active joint moves a target's link, with the name of the link, or None."""
+    # With `angular` only joints that turn the link relative to its reference link count
     joints = _joints_between(robot, target)
     active = [joint for joint in joints if robot.dof_active[robot.joint_qd_start[joint]] >= 0]
     turning = [joint for joint in active if robot.joint_dof_dim[joint, 1] > 0]

@@ -1,6 +1,6 @@
-"""Verdict on collision: the clearance of what is returned, in float64, and what it means for success and status.
+"""Verdict on collision: the clearance of the answers, in float64, and its effect on success and status.
 
-It shares no arithmetic with the check of attempts. Problems are worked on side by side, in the lanes of a packet.
+The code shares no arithmetic with the check of attempts. Problems run side by side, in the lanes of a SIMD packet.
 """
 
 import typing
@@ -43,16 +43,16 @@ class ExactSpheres:
 
     link_start: wp.array[wp.int32]  # [links + 1]: first sphere of each link
     link_body: wp.array[wp.int32]  # [links], -1 for the world
-    bound: wp.array2d[wp.float64]  # [links, 4]: a sphere around those of each link, centre and radius
+    bound: wp.array2d[wp.float64]  # [links, 4]: a bounding sphere of each link, centre and radius
     sphere: wp.array2d[wp.float64]  # [spheres, 4]
     pair: wp.array2d[wp.int32]  # [pairs, 2]: links
-    bit: wp.array[wp.int32]  # [links], as `world_bits` gives it
+    bit: wp.array[wp.int32]  # [links], from `world_bits`
 
 
 @cache
 @typing.no_type_check
 def clearance_kernel(bodies: int, links: int) -> wp.Kernel:
-    """Return the kernel that writes clearances of robots with up to so many bodies, and links that have spheres."""
+    """Return the kernel of clearances for robots with at most so many bodies, and links with spheres."""
     named = (ObjectKind.CYLINDER, ObjectKind.HALF_SPACE, ObjectKind.GRID)
     kinds = {kind.name.lower(): kind.value for kind in named}
     Spheres: Any = typed_warp.reference_to(ExactSpheres)
@@ -112,7 +112,7 @@ def _judge_clearance(
 
 
 class CollisionVerdict:
-    """Launches that write clearances and judge by them."""
+    """Launches to compute clearances and judge them."""
 
     def __init__(self, model: DeviceModel, data: CollisionData, capacity: int) -> None:
         self._model, self._data, device = model, data, model.device
@@ -122,19 +122,19 @@ class CollisionVerdict:
         links = len(model.robot.body_spheres.links) + MAX_ATTACHED
         self._kernel = clearance_kernel(_room(model.body_count), _room(links))
         self.clearance = HostDeviceArray((capacity,), wp.float64, device)  # [m], [capacity]
-        # the two that are closest: places of links that have spheres, then of what is attached, then of objects; -1 for
-        # none, [capacity, 2]
+        # the closest pair: places of links with spheres, then of attached objects, then of objects; -1 for none,
+        # [capacity, 2]
         self.closest = HostDeviceArray((capacity, 2), wp.int32, device)
 
     def kernels(self) -> list[wp.Kernel]:
-        """Return the kernel that is generated for the size of the robot."""
+        """Return the kernel generated for the size of the robot."""
         return [self._kernel]
 
     def steps(
         self, which: Sequence[Any], judged_q: wp.array[Any], success: wp.array[Any], status: wp.array[Any]
     ) -> list[tuple[wp.Kernel, list[Any]]]:
-        """Give kernels and arguments, for settings, part and parts, that judge configurations in float64."""
-        # Success is taken back where there is too little clearance
+        """Return kernels and arguments, for settings, part and parts, to judge configurations in float64."""
+        # Success is withdrawn if clearance is too small
         judge = [*which, self._data.margin, self.clearance.device, success, status]
         return [*self._clearance_steps(which, judged_q), (_judge_clearance, judge)]
 
@@ -160,7 +160,7 @@ class CollisionVerdict:
         return self.clearance.read(count)
 
     def read(self, count: int) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-        """Return the clearances and the closest two of the first problems."""
+        """Return the clearances and the closest pairs of the first problems."""
         return self.clearance.read(count), self.closest.read(count)
 
 

@@ -1,4 +1,4 @@
-"""Success and status of islands by the verified errors, and of problems by those of their islands."""
+"""Success and status of islands by the verified errors, and of problems by their islands."""
 
 import typing
 
@@ -10,9 +10,9 @@ from ik_service.solver.arrays.parts import first_problem
 from ik_service.solver.lm.codes import BLOCKED_BY_LIMITS, CONVERGED, INVALID, LOOP_OPEN, NO_TARGET, STALLED, STATIONARY
 from ik_service.solver.lm.termination import is_minimum
 
-# What is known of the rows of an island, or of no island, beside their being within their tolerances
-MISSED = wp.constant(1)  # one is not
-OPEN = wp.constant(2)  # one of a loop is not
+# Marks of the rows of an island, or of no island, by their tolerances
+MISSED = wp.constant(1)  # a row is outside its tolerance
+OPEN = wp.constant(2)  # a row of a loop is outside its tolerance
 
 
 @wp.func
@@ -25,9 +25,10 @@ def misses(error: wp.float64, tolerance: wp.float64):
 @wp.func
 @typing.no_type_check
 def succeeds_but_for_targets(status: int, met: int, has_targets: bool):
-    """Return whether the best attempt of an island succeeds unless a target is missed.
+    """Return whether the best attempt of an island succeeds, except for missed targets.
 
-    Without targets one at a minimum succeeds; while seeds compete it does not, see `staged.attempts`.
+    Without targets an attempt at a minimum succeeds; while seeds compete such an attempt does not, see
+    `staged.attempts`.
     """
     if met == NO_TARGET:
         return is_minimum(status, has_targets)
@@ -37,20 +38,20 @@ def succeeds_but_for_targets(status: int, met: int, has_targets: bool):
 @wp.func
 @typing.no_type_check
 def final_status(status: int, met: int, success: bool):
-    """Return the status of an island by the verified success; a minimum at limits keeps its own."""
+    """Return the status of an island by the verified success; a minimum at limits keeps its own status."""
     if success and met == NO_TARGET and status == BLOCKED_BY_LIMITS:
         return BLOCKED_BY_LIMITS
     if success:
         return CONVERGED
     if status == STATIONARY or status == CONVERGED:
-        return STALLED  # no gain left, and yet not met
+        return STALLED  # no gain left, but not met
     return status
 
 
 @wp.func
 @typing.no_type_check
 def status_with_loops(status: int, missed: int):
-    """Return a status; LOOP_OPEN where a row of a loop is not within its tolerance, if numbers are finite."""
+    """Return a status; LOOP_OPEN if a row of a loop is outside its tolerance and numbers are finite."""
     if missed == OPEN and status != INVALID:
         return LOOP_OPEN
     return status
@@ -78,13 +79,13 @@ def compose_islands(
     island_seed_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
     island_iterations_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
     island_cost_out: wp.array2d[float],  # [problem_capacity, trees]
-    success_out: wp.array[wp.bool],  # [problem_capacity]; this and what follows
+    success_out: wp.array[wp.bool],  # [problem_capacity]; also the arrays below
     status_out: wp.array[wp.int8],
     cost_out: wp.array[float],
     iterations_out: wp.array[wp.int32],
     seed_out: wp.array[wp.int32],
 ):
-    """Write success and status of a problem and its islands, and add up what its islands have cost."""
+    """Write success and status of a problem and its islands, and the sums of cost and iterations."""
     p = first_problem(settings, part, parts) + wp.tid()
     line = wp.min(p, nisland.shape[0] - 1)
     count = nisland[line]
@@ -115,7 +116,7 @@ def compose_islands(
     worst = int(row_missed[judged, row_missed.shape[1] - 1])
     if worst != 0:
         all_met = False
-    result = int(STALLED)  # of a problem without an island in trouble that yet misses a target or a row
+    result = int(STALLED)  # of a problem without a failed island, but with a missed target or row
     untroubled = bool(True)
     blocked = bool(False)  # a minimum at limits
     cost = float(0.0)

@@ -1,7 +1,7 @@
-"""Values of a robot's constraints at the configurations that are returned, in float64, whether they are enabled or not.
+"""Values of a robot's constraints at the returned configurations, in float64, enabled or not.
 
-The errors are the rows of the statements, without weights; with them come the coordinates of the joints that close
-loops. What is written here is not judged: see `row_verification`.
+The errors are the rows of the statements, without weights, followed by the coordinates of the joints that close loops.
+These values are not judged: see `row_verification`.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ _ARGUMENTS = f"""\
 
 @cache
 def value_kernel(group: RowGroup) -> wp.Kernel:
-    """Return the kernel that writes the values of one element of a group, a thread for each problem."""
+    """Return the kernel for the values of one element of a group, a thread for each problem."""
     body, values = exact_rows(group, weighted=False)
     lines = ["i = first_problem(settings, part, parts) + wp.tid()", "problem = i", "e = int(0)", *body]
     lines += [f"values_out[i, first + {k}] = {value}" for k, value in enumerate(values)]
@@ -40,7 +40,7 @@ def value_kernel(group: RowGroup) -> wp.Kernel:
 
 
 class ConstraintValues:
-    """Launches that write errors of constraints and coordinates of closing joints."""
+    """Launches for errors of constraints and coordinates of closing joints."""
 
     def __init__(self, model: DeviceModel, rows: Rows, capacity: int) -> None:
         objectives: list[Any] = [one for one in rows.objectives if is_robot_constraint(one)]
@@ -56,20 +56,20 @@ class ConstraintValues:
         self.columns = HostDeviceArray((capacity, width), wp.float64, model.device) if width else None
 
     def _add(self, first: int, tables: Sequence[tuple[Any, ElementTable]]) -> int:
-        """Take in groups whose values stand from column `first` on; return the column after them."""
+        """Add groups with values from column `first` on; return the column after them."""
         for objective, table in tables:
             self._groups.append((first, JudgedGroup.of(objective, 0, table, self._device)))
             first += table.group.row_count
         return first
 
     def kernels(self) -> list[wp.Kernel]:
-        """Return the kernels that are generated for these constraints."""
+        """Return the kernels generated for these constraints."""
         return [value_kernel(one.group) for _, one in self._groups]
 
     def steps(
         self, which: Sequence[Any], body_q: "wp.array[Any] | None", judged_q: wp.array[Any]
     ) -> list[tuple[wp.Kernel, list[Any]]]:
-        """Give kernels and arguments for settings, part and parts; poses and joint_q in float64."""
+        """Return kernels and arguments for settings, part and parts; poses and joint_q in float64."""
         steps: list[tuple[Any, list[Any]]] = []
         for first, one in self._groups:
             assert self.columns is not None  # there are values

@@ -1,7 +1,7 @@
 """Forward kinematics in float64 on the device, for verification: from base to link, joint by joint.
 
-It reads the robot as numbers and shares nothing with the engines, whose answers it verifies. On a CPU several problems
-are worked on side by side, in the lanes of a packet.
+The code reads the robot as numbers and is independent of the engines, whose answers it verifies. On a CPU several
+problems run side by side, in the lanes of a SIMD packet.
 """
 
 import typing
@@ -27,7 +27,7 @@ ON_CPU, ON_GPU = Lanes.on_cpu("float64"), Lanes(1, "float64")
 
 @wp.struct
 class Kinematics:
-    """The robot in float64, and the links whose poses are asked for."""
+    """The robot in float64, and the links of requested poses."""
 
     joint_type: wp.array[wp.int32]
     joint_q_start: wp.array[wp.int32]
@@ -36,16 +36,17 @@ class Kinematics:
     joint_axis: wp.array[wp.vec3d]
     path_start: wp.array[wp.int32]  # [links + 1]: joints from the base to each link
     path_joint: wp.array[wp.int32]
-    link_offset: wp.array[wp.transformd]  # [links]: T_body_link; of the world, identity
+    link_offset: wp.array[wp.transformd]  # [links]: T_body_link; identity for the world
 
 
 KinematicsRef: Any = typed_warp.reference_to(Kinematics)
 
 
 def packet_function(*names: str, folder: TemplateFolder = TEMPLATES, **words: object) -> str:
-    """Return a function's body for Warp, from templates of a folder, which works on a packet of problems."""
-    # Its arguments begin with (p, place, left, robot, joint_q): a problem, its place among those of the launch, and how
-    # many there are from it on. It does nothing but for the first problem of each packet.
+    """Return a function's body for Warp, from templates of a folder, for a SIMD packet of problems."""
+    # Its arguments begin with (p, place, left, robot, joint_q): a problem, its place among the problems of the launch,
+    # and
+    # the number of problems from there on. Only the first problem of each packet has an effect.
     texts = [folder.filled(f"{name}.cpp", words) for name in names]
     wide, single = ("\n".join(_packet_lines(lanes, texts)) for lanes in (ON_CPU, ON_GPU))
     return f"\n#if defined(__clang__) && !defined(__CUDA_ARCH__)\n{wide}\n#else\n{single}\n#endif\n"
@@ -70,7 +71,7 @@ def _packet_lines(lanes: Lanes, texts: Sequence[str]) -> list[str]:
 @wp.func
 @typing.no_type_check
 def problems_left(settings: wp.array[wp.int32], part: int, parts: int, p: int):
-    """Return how many problems a part has from problem p on."""
+    """Return the number of problems of a part from problem p on."""
     return first_problem(settings, part + 1, parts) - p
 
 

@@ -1,6 +1,6 @@
-"""A report on the islands of a solver: which joints are in which, which rows join them, what no joint can move.
+"""A report on the islands of a solver: joints of each island, rows coupling them, and rows without a joint.
 
-It is computed on the host, by union-find over the structure that the device floods, before a solve or after one.
+Computed on the host, by union-find over the same structure as on the device, before a solve or after one.
 """
 
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ class IslandMembers:
     """One island.
 
     Attributes:
-        joints: Joints that it moves, followers included.
-        rows: What joins them: "target LINK" or the class of an objective.
-        static_links: Links that these rows refer to and that no active joint moves: they join nothing.
+        joints: Joints of the island, followers included.
+        rows: Rows coupling them: "target LINK" or the class of an objective.
+        static_links: Links of these rows without an active joint: they couple nothing.
     """
 
     joints: tuple[str, ...]
@@ -41,12 +41,12 @@ class IslandMembers:
 
 @dataclass(frozen=True)
 class UnmovedRows:
-    """Rows that no active joint changes: they are in no island and are judged all the same.
+    """Rows without an active joint: they are in no island and are judged all the same.
 
     Attributes:
         rows: "target LINK" or the class of an objective.
-        links: Links that they refer to.
-        reason: Why nothing moves them, and what to do about it.
+        links: Links of these rows.
+        reason: Reason why nothing moves them, and advice.
     """
 
     rows: str
@@ -62,8 +62,8 @@ class IslandReport:
         robot: Name of the robot.
         islands: The islands, in order of their first tree.
         unmoved: Rows that no island can change.
-        untouched_joints: Active joints that no row touches: they keep their start.
-        locked_joints: Joints that nothing moves.
+        untouched_joints: Active joints without a row: they keep their start.
+        locked_joints: Joints that never move.
     """
 
     robot: str
@@ -93,10 +93,10 @@ def report_islands(
     rows: Rows,
     incidence: NDArray[np.bool_],  # whether the support of a row holds DOFs of a tree, bool [rows, trees]
     *,
-    problem: int,  # which problem, where weights differ between problems
-    join: bool,  # whether all touched trees are solved as one
+    problem: int,  # index of the problem, where weights differ between problems
+    join: bool,  # whether all touched trees are one island
 ) -> IslandReport:
-    """Return the islands of one problem, every row on whose weight can be above 0.
+    """Return the islands of one problem, with every row of possible weight above 0.
 
     Raises:
         InputError: There is no such problem.
@@ -130,7 +130,7 @@ def _blocks(rows: Rows) -> list[slice]:
 
 
 def _rows_on(objective: IKObjective, target: Target | None, problem: int) -> NDArray[np.bool_]:
-    """Rows of an objective that are on, as in `RowWeights`; a target's values may still free some in a solve."""
+    """Return the rows of an objective with weight, as in `RowWeights`; target values may still free some of them."""
     if target is not None:
         weights: Any = None if target.row_weights is None and target.tolerance is None else target.weights()
     else:
@@ -146,7 +146,7 @@ def _rows_on(objective: IKObjective, target: Target | None, problem: int) -> NDA
 
 
 def _links(robot: RobotModel, rows: Rows, k: int, target: Target | None) -> tuple[str, ...]:
-    """Links that an objective speaks of, as far as it says."""
+    """Return the links of an objective, as far as known."""
     objective: IKObjective = rows.objectives[k]
     if target is not None:
         return tuple(link for link in (target.link, target.reference_link) if link is not None)
@@ -170,7 +170,7 @@ def _is_static(robot: RobotModel, link: str) -> bool:
 def _why_unmoved(
     robot: RobotModel, target: Target | None, links: Sequence[str], moved: NDArray[np.bool_]
 ) -> str | None:
-    """Reason why rows of an objective are in no island, or None where they are in one."""
+    """Return the reason why rows of an objective are in no island, or None."""
     if target is not None:
         return None if moved.all() else why_static(robot, target, angular=bool(moved.any()))
     if moved.any():

@@ -17,8 +17,9 @@ Instance = TypeVar("Instance")
 
 def instance_of(kind: type[Instance], fields: Mapping[str, Any]) -> Instance:
     """Return an instance of a frozen dataclass without slots and `__post_init__`, of fields by name."""
-    # Its own constructor sets fields one by one through `object.__setattr__`: for a result a tenth of a solve of one
-    # target
+    # The dataclass constructor sets fields one by one through `object.__setattr__`: for a result this takes a tenth of
+    # a
+    # solve of one target
     made = object.__new__(kind)
     vars(made).update(fields)
     return made
@@ -29,12 +30,13 @@ class IslandResult:
     """One island of one problem.
 
     Attributes:
-        joints: Joints that it moves.
-        rows: What couples them: "target LINK" or the class of an objective, each once.
-        success: Whether its targets are met (judged in float64), or, without targets, whether it is at a minimum.
-        status: Why its solve ended.
+        joints: Joints of the island.
+        rows: Rows coupling them: "target LINK" or the class of an objective, each once.
+        success: Whether its targets are met (judged in float64), or, without targets, whether the island is at a
+            minimum.
+        status: Reason for the end of its solve.
         seed_index: Seed of its winning attempt.
-        iterations: Steps of that attempt.
+        iterations: Steps of the winning attempt.
         cost: 1/2 |r|^2 of its rows.
     """
 
@@ -49,13 +51,13 @@ class IslandResult:
 
 @dataclass(frozen=True, eq=False)
 class IslandResults(Sequence[tuple[IslandResult, ...]]):
-    """The islands of a batch; `islands[problem]` names those of one problem.
+    """The islands of a batch; `islands[problem]` lists the islands of one problem.
 
     Attributes:
         nisland: Number of islands, int32 [n].
-        tree_island: Island of every kinematic tree, -1 where no row touches it, int32 [n, trees].
-        row_island: Island of every row, -1 where it is off or no tree moves it, int32 [n, rows].
-        success: bool [n, trees]; this and what follows: entries past the last island mean nothing.
+        tree_island: Island of every kinematic tree, -1 for a tree without rows, int32 [n, trees].
+        row_island: Island of every row, -1 for a row that is off or without a tree, int32 [n, rows].
+        success: bool [n, trees]; here and below, entries past the last island mean nothing.
         status: IKStatus codes, int32 [n, trees].
         seed_index: int32 [n, trees].
         iterations: int32 [n, trees].
@@ -86,7 +88,7 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
         row_labels: tuple[str, ...],
         n: int,
     ) -> "IslandResults":
-        """Take the islands of the first n problems from what a solve has left on the device."""
+        """Collect the islands of the first n problems from the arrays of a solve."""
         fields = {
             "nisland": _lines(partition.nisland, n),
             "tree_island": _lines(partition.tree_island, n),
@@ -99,7 +101,7 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
 
     @property
     def present(self) -> NDArray[np.bool_]:
-        """Return the entries that belong to an island, bool [n, trees]."""
+        """Return the entries of existing islands, bool [n, trees]."""
         return np.asarray(np.arange(self.tree_island.shape[1]) < self.nisland[:, None])
 
     @property
@@ -109,7 +111,7 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
 
     @property
     def dof_island(self) -> NDArray[np.int32]:
-        """Island of every DOF, -1 for locked DOFs and where no row touches the tree, int32 [n, joint_dof_count]."""
+        """Island of every DOF, -1 for locked DOFs and for trees without rows, int32 [n, joint_dof_count]."""
         treeid = self.robot.trees.dof_treeid
         return np.where(treeid >= 0, self.tree_island[:, treeid], -1).astype(np.int32)
 
@@ -156,11 +158,11 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
 
 
 def joints_of(robot: RobotModel, chosen: NDArray[np.bool_]) -> tuple[str, ...]:
-    """Return the joints that the chosen trees move, bool [trees], followers included."""
+    """Return the joints of the chosen trees, bool [trees], followers included."""
     treeid = robot.trees.dof_treeid[robot.joint_qd_start[:-1]]
     return tuple(name for name, tree in zip(robot.joint_names, treeid, strict=True) if tree >= 0 and chosen[tree])
 
 
 def _lines(array: NDArray[np.int32], n: int) -> NDArray[np.int32]:
-    """One line for each of n problems, without copies where all are the same."""
+    """Return one line for each of n problems, without copies if all are the same."""
     return array if len(array) == n else np.broadcast_to(array, (n, *array.shape[1:]))

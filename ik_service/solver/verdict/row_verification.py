@@ -1,8 +1,8 @@
-"""Verification of rows that have tolerances: in float64, at the configurations that are returned.
+"""Verification of rows with tolerances: in float64, at the returned configurations.
 
-    configurations -> poses of all bodies -> rows of the statements, without weights -> islands with a row that misses
+    configurations -> poses of all bodies -> rows of the statements, without weights -> islands with a missed row
 
-Statements are those of the objectives; kinematics is that of the verification of targets.
+The statements are the objectives' own; kinematics is shared with the verification of targets.
 """
 
 import hashlib
@@ -65,7 +65,7 @@ def judge_row(
     mark: int,  # MISSED or OPEN
     missed_out: wp.array2d[wp.int32],  # [problem_capacity, trees + 1]; last: rows of no island
 ):
-    """Mark the island of a row that is not within its tolerance; rows without weight or tolerance are not judged."""
+    """Mark the island of a row outside its tolerance; rows without weight or tolerance are not judged."""
     tolerance = row_tolerances[wp.min(p, row_tolerances.shape[0] - 1), row]
     if row_weights[wp.min(p, row_weights.shape[0] - 1), row] > 0.0 and tolerance < wp.inf:
         if not wp.abs(value) <= wp.float64(tolerance):
@@ -75,8 +75,8 @@ def judge_row(
 
 
 def exact_rows(group: RowGroup, *, weighted: bool) -> tuple[list[str], list[str]]:
-    """Return the lines that compute the rows of an element in float64, and their variables."""
-    # With `weighted` the lines load the weights of the rows, which are no factors here
+    """Return the lines of code for the rows of an element in float64, and their variables."""
+    # With `weighted` the lines load the weights of the rows, which do not scale the rows here
     stated, names = state_rows(group), dict[Expression, str]()
     body = [*loads(group, stated, exact=True, weighted=weighted), *straight_line(stated.plain, names, exact=True)]
     return body, [names[row] for row in stated.plain]
@@ -85,7 +85,7 @@ def exact_rows(group: RowGroup, *, weighted: bool) -> tuple[list[str], list[str]
 def exact_kernel(
     name: str, arguments: str, data_count: int, lines: Sequence[str], functions: Mapping[str, Any]
 ) -> wp.Kernel:
-    """Return a kernel of generated text, in a module of its own; so many arrays of data follow the arguments."""
+    """Return a kernel of generated text, in its own module; `data_count` arrays of data follow the arguments."""
     data = "".join(f"    data{k}: wp.array2d[float],\n" for k in range(data_count))
     text = f"def {name}(\n{arguments}{data}):\n{textwrap.indent(chr(10).join(lines), '    ')}\n"
     namespace = {"wp": wp, **functions}
@@ -97,7 +97,7 @@ def exact_kernel(
 
 @cache
 def row_kernel(group: RowGroup) -> wp.Kernel:
-    """Return the kernel that judges the rows of a group's elements, a thread for each problem."""
+    """Return the kernel to judge the rows of a group's elements, a thread for each problem."""
     (body, values), weights = exact_rows(group, weighted=True), f"data{len(group.data)}"
     totals = [f"total{k}" for k in range(len(values))]
     if group.summed:
@@ -118,14 +118,14 @@ def row_kernel(group: RowGroup) -> wp.Kernel:
 class JudgedGroup:
     """The elements of one group on the device, in float64."""
 
-    objective: ExpressionObjective  # the objective that they are of
+    objective: ExpressionObjective  # objective of the elements
     start: int  # its first row
     group: RowGroup
-    arrays: tuple[wp.array[Any], ...]  # what the kernel reads of the elements
+    arrays: tuple[wp.array[Any], ...]  # data of the elements for the kernel
 
     @classmethod
     def of(cls, objective: ExpressionObjective, start: int, table: ElementTable, device: Any) -> "JudgedGroup":
-        """Bring the elements of a group to the device."""
+        """Copy the elements of a group to the device."""
         arrays: tuple[wp.array[Any], ...] = (
             wp.array(table.integers, dtype=wp.int32, device=device),
             wp.array(table.frame_offsets, dtype=wp.transformd, device=device),
@@ -135,11 +135,11 @@ class JudgedGroup:
 
 
 class RowVerification:
-    """Launches that find the islands with a row that is not within its tolerance."""
+    """Launches to find the islands with a row outside its tolerance."""
 
     def __init__(self, model: DeviceModel, rows: Rows, trees: int, capacity: int) -> None:
         self._model = model
-        # poses of all bodies in float64, [capacity, body_count]; None where no row has a tolerance
+        # poses of all bodies in float64, [capacity, body_count]; None if no row has a tolerance
         self.body_q: wp.array[Any] | None = None
         self._groups = [
             JudgedGroup.of(objective, start, table, model.device)
@@ -148,8 +148,8 @@ class RowVerification:
             for table in objective.element_tables(model)
         ]
         lines = capacity if self._groups else 1
-        # MISSED where a row of an island misses, OPEN where it is one of a loop, in the last column those of no island,
-        # int32 [capacity or 1, trees + 1]; zero where all are within their tolerances
+        # MISSED for an island with a missed row, OPEN if this row belongs to a loop; the last column is for rows of no
+        # island, int32 [capacity or 1, trees + 1]; zero if all are within their tolerances
         self.missed: wp.array[Any] = wp.zeros((lines, trees + 1), dtype=wp.int32, device=model.device)
         if self._groups:
             self._robot = float64_kinematics(model, ())
@@ -157,13 +157,13 @@ class RowVerification:
             self.body_q = wp.zeros(shape, dtype=wp.transformd, device=model.device)
 
     def kernels(self) -> list[wp.Kernel]:
-        """Return the kernels that are generated for these rows."""
+        """Return the kernels generated for these rows."""
         return [row_kernel(one.group) for one in self._groups]
 
     def steps(
         self, which: Sequence[Any], judged_q: wp.array[Any], partition: Partition
     ) -> list[tuple[wp.Kernel, list[Any]]]:
-        """Give the kernels for settings, part and parts, in order, each with its arguments; judged_q in float64."""
+        """Return the kernels for settings, part and parts, in order, each with its arguments; judged_q in float64."""
         if not self._groups:
             return []
         device = self._model.device

@@ -1,9 +1,9 @@
 """Verification: answers on the nearest turn, their errors in float64, success and status.
 
-    best attempts -> configurations to return -> kinematics in float64 on exactly those -> errors of every target
-    -> targets that each island has missed -> success and status of islands -> of problems
+    best attempts -> configurations to return -> kinematics in float64 on exactly these -> errors of every target
+    -> missed targets of each island -> success and status of islands -> of problems
 
-It shares no arithmetic with the engines: it walks the joints from base to link, one by one.
+The code shares no arithmetic with the engines: kinematics runs along the joints from base to link, one by one.
 """
 
 import math
@@ -73,7 +73,7 @@ def _final_configuration(
     limit_upper: wp.array2d[wp.float64],  # [1 or problems, joint_coord_count]
     # out
     joint_q_out: wp.array2d[float],  # [problem_capacity, joint_coord_count]
-    judged_q_out: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]; exactly what is returned
+    judged_q_out: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]; exactly the returned values
 ):
     p = first_problem(settings, part, parts) + wp.tid()
     if has_float64 == 0:
@@ -93,7 +93,7 @@ def _final_configuration(
         line = wp.min(p, limit_lower.shape[0] - 1)
         for c in range(joint_q_out.shape[1]):
             q = judged_q_out[p, c]
-            if q < limit_lower[line, c]:  # between limits that hold no float32
+            if q < limit_lower[line, c]:  # between limits without a float32 in between
                 q = limit_lower[line, c]
             if q > limit_upper[line, c]:
                 q = limit_upper[line, c]
@@ -206,18 +206,18 @@ def _compare_with_limits(
 
 
 class Verification:
-    """Answers of a solver, with the launches that write them."""
+    """Answers of a solver, with their launches."""
 
     constraint_values: ConstraintValues  # values of the robot's constraints, once the rows are known
-    collision: CollisionVerdict | None = None  # clearances, where the answers are checked for collision
+    collision: CollisionVerdict | None = None  # clearances, with a collision check
 
     def __init__(
         self,
         model: DeviceModel,
         targets: Sequence[Target],
         tree_count: int,
-        capacity: int,  # problems there is room for
-        block: HostDeviceBlock | None = None,  # where what goes to the device with the problems stands
+        capacity: int,  # problems with room
+        block: HostDeviceBlock | None = None,  # memory shared with other inputs of the problems
     ) -> None:
         device, answers_block = model.device, block_on(model.device)
         self._model, self._targets = model, targets
@@ -230,8 +230,9 @@ class Verification:
 
         answers = {column.name: array_of(column) for column in DEVICE_COLUMNS}
         of_islands = {column.name: array_of(column) for column in DEVICE_ISLAND_COLUMNS}
-        # the columns of `result_schema` that kernels write, by name, those of islands with `island_` before it;
-        # `judged_q` is `joint_q` in float64
+        # the columns of `result_schema` written by kernels, by name, with the prefix `island_` for islands; `judged_q`
+        # is
+        # `joint_q` in float64
         self.columns = answers | {f"island_{name}": array for name, array in of_islands.items()}
         self._answers, self._of_islands = HostColumns(answers), HostColumns(of_islands)
         self.columns["judged_q"] = array_of(DEVICE_COLUMNS[0], wp.float64)
@@ -245,14 +246,14 @@ class Verification:
         self.tools = [roomy_array(_tool(target), wp.transformd, capacity, device) for target in targets]
 
     def use_targets(self, targets: Sequence[Target]) -> bool:
-        """Take other tool frames; return whether an array was exchanged for a larger one."""
+        """Set other tool frames; return whether an array was exchanged for a larger one."""
         old, device = self.tools, self._model.device
         pairs = [(array, np.atleast_2d(_tool(one))) for array, one in zip(old, targets, strict=True)]
         self.tools = [fitting_array(array, tools, wp.transformd, device) for array, tools in pairs]
         return any(array is not before for array, before in zip(self.tools, old, strict=True))
 
     def use_rows(self, rows: Rows) -> None:
-        """Take the rows of a solver; the launches have to be recorded anew."""
+        """Set the rows of a solver; all launches have to be recorded again."""
         self._rows, target_rows = rows, [rows.start[k] for k in rows.of_kind(RowKind.TARGET)]
         self._target_row = wp.array(target_rows, dtype=wp.int32, device=self._model.device)
         capacity, trees = self.columns["island_success"].device.shape
@@ -260,7 +261,7 @@ class Verification:
         self.constraint_values = ConstraintValues(self._model, rows, capacity)
 
     def use_collision(self, data: CollisionData) -> None:
-        """Make room for the clearances of a robot that has a collision model."""
+        """Make room for the clearances of a robot with a collision model."""
         self._collision = CollisionVerdict(self._model, data, len(self.columns["success"].host))
 
     def check_collision(self, *, checked: bool) -> None:
@@ -268,14 +269,14 @@ class Verification:
         self.collision = self._collision if checked else None
 
     def modules(self) -> list[Any]:
-        """Return the modules of Warp that the launches need, besides `SOLVE_IO`."""
+        """Return the Warp modules of the launches, besides `SOLVE_IO`."""
         kernels = self._row_verification.kernels() + self.constraint_values.kernels()
         if self.collision is not None:
             kernels += self.collision.kernels()
         return [kernel.module for kernel in kernels]
 
     def lines(self) -> dict[str, wp.array[Any]]:
-        """Return the arrays that the launches write, with a line for every problem."""
+        """Return the output arrays of the launches, with a line for every problem."""
         found, rows = {name: array.device for name, array in self.columns.items()}, self._row_verification
         if rows.body_q is not None:
             found |= {"row_missed": rows.missed, "row_body_q": rows.body_q}
@@ -284,7 +285,7 @@ class Verification:
         return found
 
     def use_tolerances(self, options: SolverOptions) -> None:
-        """Judge with the tolerances of these options; they have yet to go to the device."""
+        """Set the tolerances of these options for the verdict; uploaded later."""
         self.tolerances.host[:] = options.position_tolerance, options.orientation_tolerance
 
     def results(self, *, float64_finish: bool) -> list[HostDeviceArray]:
@@ -312,15 +313,15 @@ class Verification:
     def launches(
         self,
         problems: Any,  # the solved `Problems`
-        given: InputArrays,  # what the caller gave
+        given: InputArrays,  # the caller's numbers
         partition: Partition,
         part: int,
         parts: int,
-        joint_q_float64: "wp.array[Any] | None",  # answers in float64, where the best attempts have been improved so
+        joint_q_float64: "wp.array[Any] | None",  # answers in float64, with a float64 finish
         *,
-        values: bool = True,  # whether values of constraints are wanted, which nothing judges
+        values: bool = True,  # whether to compute values of constraints, which are not judged
     ) -> list[wp.Launch]:
-        """Record the launches that judge one part of the problems; their dimension is its number of problems."""
+        """Record the launches to judge one part of the problems; their dimension is its number of problems."""
         model, best, targets = self._model, problems.best, self._targets
         which = [problems.settings, part, parts]
         device = {name: array.device for name, array in self.columns.items()}
@@ -349,7 +350,7 @@ class Verification:
         return [wp.launch(kernel, 1, inputs, device=model.device, record_cmd=True) for kernel, inputs in steps]
 
     def _nearness(self, target: int) -> tuple[int, wp.array[Any]]:
-        """Frame of a target's rows, and what counts as no error in it."""
+        """Return the frame of a target's rows, and its deadband."""
         frame = self._targets[target].frame
         if frame is None:
             return -1, self._no_deadband
