@@ -1,4 +1,4 @@
-"""The best attempt of every problem and island, and how far their searches are, on the device."""
+"""The best attempt of every problem and island, and the progress of their searches, on the device."""
 
 import typing
 from typing import Any
@@ -17,7 +17,7 @@ class BestAttempts:
     """The best attempt of every problem and island so far."""
 
     joint_q: wp.array2d[wp.float32]  # [problem_capacity, joint_coord_count]: its configuration
-    rank: wp.array2d[wp.int64]  # its rank; this and what follows: [problem_capacity, trees]
+    rank: wp.array2d[wp.int64]  # its rank; like the arrays below: [problem_capacity, trees]
     cost: wp.array2d[wp.float32]  # 1/2 |r|^2
     seed: wp.array2d[wp.int32]  # its seed
     iterations: wp.array2d[wp.int32]  # its steps
@@ -29,8 +29,8 @@ class BestAttempts:
 class Searches:
     """Progress of the compiled engine in the seeds of every problem and island, [problem_capacity, trees]."""
 
-    next_seed: wp.array2d[wp.int32]  # seeds that have been handed out
-    end_seed: wp.array2d[wp.int32]  # the first whose attempt cannot win
+    next_seed: wp.array2d[wp.int32]  # number of seeds handed out
+    end_seed: wp.array2d[wp.int32]  # first seed that cannot win
     counted: wp.array2d[wp.int32]  # costs of attempts without precise success, see `lm.search`
 
 
@@ -42,7 +42,7 @@ def allocate_attempts(capacity: int, joint_coord_count: int, tree_count: int, de
 @wp.func
 @typing.no_type_check
 def begin_search(searches: Searches, settings: wp.array[wp.int32], p: int, island: int):
-    """Put a search before its first seed."""
+    """Set a search before its first seed."""
     searches.next_seed[p, island] = 0
     searches.end_seed[p, island] = settings[SEEDS]
     searches.counted[p, island] = 0
@@ -56,12 +56,12 @@ def allocate_searches(capacity: int, tree_count: int, device: wp.Device) -> Any:
 @wp.func
 @typing.no_type_check
 def mark_deadline(best: BestAttempts, p: int, island: int):
-    """Say of an island whose search the deadline has ended that it is not solved, unless it is."""
+    """Mark an unsolved island with status DEADLINE, after the deadline has ended its search."""
     rank = best.rank[p, island]
     is_minimum = best.met[p, island] == NO_TARGET and rank < UNRANKED
     if rank >= IN_CONTACT and not is_minimum:
         best.status[p, island] = DEADLINE
-        if rank >= UNRANKED:  # what stands there is of another solve
+        if rank >= UNRANKED:  # the entry is of another solve
             best.met[p, island] = NO_TARGET
             best.seed[p, island] = 0
             best.iterations[p, island] = 0

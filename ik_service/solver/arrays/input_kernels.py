@@ -1,9 +1,9 @@
-"""Input arrays of a solve, and the kernels that check and convert them in one pass over the problems.
+"""Input arrays of a solve, and the kernels to check and convert them in one pass over the problems.
 
-    positions, orientations, start configurations as they come -> staging arrays (float64)
+    positions, orientations, start configurations as given -> staging arrays (float64)
     -> kernels: numbers finite and not too large? quaternions of unit length? -> float32 targets, hashes, starts, ranks
 
-Where a number is faulty, a mark is set and nothing is solved; the host then finds the fault and raises an error.
+A faulty number sets a mark, and nothing is solved; the host then finds the fault and raises an error.
 """
 
 import typing
@@ -33,7 +33,7 @@ from objectives.data_field import UNIT_TOLERANCE, fitting_array
 LARGEST = wp.constant(wp.float64(NUMBER_MAX))
 SLACK = wp.constant(wp.float64(UNIT_TOLERANCE))
 SHORTEST = wp.constant(wp.float64(MIN_QUATERNION_LENGTH))
-# What stands in `given` for a start: nothing, one line for all problems, or one each.
+# Entries of `given` for a start: nothing, one line for all problems, or one each.
 NO_START, ONE_START, OWN_START = wp.constant(0), wp.constant(1), wp.constant(2)
 
 
@@ -51,7 +51,7 @@ def _read_target(
     weights: wp.array2d[float],  # [1 or problems, 6]
     touches: wp.array[wp.int32],  # [trees]
     # in and out
-    staged_orientations_xyzw: wp.array3d[wp.float64],  # [problem_capacity, targets, 4]; comes out normalised
+    staged_orientations_xyzw: wp.array3d[wp.float64],  # [problem_capacity, targets, 4]; normalised on output
     tree_hash: wp.array2d[wp.uint32],  # [problem_capacity, trees]
     # out
     positions_out: wp.array2d[float],  # [problem_capacity, 3]
@@ -146,7 +146,7 @@ def _read_start(
         if robot.leader[c] >= 0 and (robot.fixed[c] == 0 or mode != NO_START):
             q = follow(robot.follower_number, c, start_out[p, robot.leader[c]])
             start_out[p, c] = q
-        best_joint_q_out[p, c] = q  # what no island moves stays where it starts
+        best_joint_q_out[p, c] = q  # coordinates outside all islands stay at the start
         c += 1
     tree = int(0)
     while tree < best_rank_out.shape[1]:
@@ -166,7 +166,7 @@ def _place_base(
     robot: StartCoordinates,
     first: int,  # its first coordinate
     T_ends: wp.array[wp.transformd],  # [2]: T_joint_world; T_link_base in the middle of the ranges
-    # target on a link that the joint moves
+    # target on a link moved by the joint
     target: int,
     given: wp.array[wp.int32],
     positions: wp.array3d[wp.float64],  # [problem_capacity, targets, 3]
@@ -207,18 +207,18 @@ def _clear_fault(
 
 
 class InputArrays:
-    """Staging arrays of a solver, with the launches that read them."""
+    """Staging arrays of a solver, with the launches to read them."""
 
     def __init__(
         self,
         model: DeviceModel,
         targets: Sequence[Target],
-        touches: NDArray[np.bool_],  # which trees each target touches, bool [targets, trees]
-        capacity: int,  # problems there is room for
+        touches: NDArray[np.bool_],  # trees touched by each target, bool [targets, trees]
+        capacity: int,  # problems with room
         *,
         hard_limits: bool,  # whether starts are clamped into the limits
-        parts: int = 1,  # most parts in which the problems are worked through
-        block: HostDeviceBlock | None = None,  # where small arrays that go to the device together stand
+        parts: int = 1,  # largest number of parts of the problems
+        block: HostDeviceBlock | None = None,  # shared memory for small arrays uploaded together
     ) -> None:
         device, count = model.device, len(targets)
         self._model, self._targets = model, targets
@@ -228,8 +228,9 @@ class InputArrays:
         self.orientations_xyzw = HostDeviceArray((capacity, max(count, 1), 4), wp.float64, device, block=block)
         # configurations of seed 0, [capacity, joint_coord_count]
         self.starts = HostDeviceArray((capacity, model.joint_coord_count), wp.float64, device)
-        # what is given, [1 + 2 x targets]: no start, one for all problems or one each; then for each target whether it
-        # has positions, and whether orientations
+        # presence of inputs, [1 + 2 x targets]: no start, one for all problems or one each; then for each target
+        # whether
+        # there are positions, and whether there are orientations
         self.given = HostDeviceArray((1 + 2 * count,), wp.int32, device, per_problem=False, block=block)
         # marks of faulty numbers, [parts]
         self.fault = HostDeviceArray((parts,), wp.int32, device, per_problem=False, block=block)
@@ -237,7 +238,7 @@ class InputArrays:
             wp.array(row.astype(np.int32), dtype=wp.int32, device=device) for row in touches
         ]
         self._weights = [roomy_array(_row_weights(one, model), wp.float32, capacity, device) for one in targets]
-        # what starts are completed with, `StartCoordinates`
+        # data to complete starts, `StartCoordinates`
         self.start_coordinates = start_coordinates(model, hard_limits=hard_limits)
         self._bases: list[tuple[int, wp.array[Any], int]] = [
             (first, wp.array(T_ends, dtype=wp.transformd, device=device), k)
@@ -245,7 +246,7 @@ class InputArrays:
         ]
 
     def use_targets(self, targets: Sequence[Target]) -> bool:
-        """Take other weights of the targets' rows; return whether an array was exchanged for a larger one."""
+        """Set other weights of the targets' rows; return whether an array was exchanged for a larger one."""
         old, device = self._weights, self._model.device
         model = self._model
         pairs = [(array, np.atleast_2d(_row_weights(one, model))) for array, one in zip(old, targets, strict=True)]
@@ -253,7 +254,7 @@ class InputArrays:
         return any(array is not before for array, before in zip(self._weights, old, strict=True))
 
     def stage(self, positions: Sequence[Any], orientations_xyzw: Sequence[Any], start: NDArray[Any] | None) -> None:
-        """Copy arrays of the right shapes as they are; `inputs` have yet to go to the device."""
+        """Copy arrays of the right shapes, unchecked; `inputs` are uploaded later."""
         # Per target [n, 3] and [n, 4] or None; starts [joint_coord_count] or [n, joint_coord_count] or None
         given = self.given.host
         given[0] = NO_START if start is None else ONE_START if start.ndim == 1 else OWN_START
@@ -271,15 +272,15 @@ class InputArrays:
 
     @property
     def inputs(self) -> tuple[HostDeviceArray, ...]:
-        """Arrays that the launches read; starts, which few solves have, are on the device already."""
+        """Input arrays of the launches; starts, which are rare, are on the device already."""
         return self.positions, self.orientations_xyzw, self.given, self.fault
 
     def is_faulty(self) -> bool:
-        """Return whether a number was not allowed, once the launches have run and `fault` has been fetched."""
+        """Return whether a number was not allowed; call after the launches have run and `fault` has been fetched."""
         return bool(np.count_nonzero(self.fault.host))
 
     def record_clearing(self, part: int) -> wp.Launch:
-        """Record the launch that clears the mark of a part; its dimension is 1."""
+        """Record the launch to clear the mark of a part; its dimension is 1."""
         # Problems with faulty numbers are then solved like the others, and end as `INVALID`
         inputs = [part, self.fault.device]
         launch: wp.Launch = wp.launch(_clear_fault, 1, inputs, device=self._model.device, record_cmd=True)
@@ -291,8 +292,8 @@ class InputArrays:
         return staged[field].device if field in staged else None
 
     def launches(self, problems: Any, tools: Sequence[wp.array[Any]], part: int, parts: int) -> list[wp.Launch]:
-        """Record the launches that read one part of the problems; their dimension is its number of problems."""
-        # `tools` has the tool frame of each target, `T_link_tool`, [1 or problems]
+        """Record the launches to read one part of the problems; their dimension is its number of problems."""
+        # `tools`: tool frame of each target, `T_link_tool`, [1 or problems]
         device = self._model.device
         which = [problems.settings, part, parts]
         recorded = []
@@ -314,10 +315,10 @@ class InputArrays:
 
 
 def _placed_bases(robot: KinematicRobot, targets: Sequence[Target]) -> list[tuple[int, NDArray[np.float64], int]]:
-    """Find targets in the world that say where a floating joint stands if no start is given."""
+    """Find targets in the world that fix the pose of a floating joint if no start is given."""
     # Returns the first coordinate of the joint, T_joint_world and T_link_base in the middle of the ranges [2, 7], and
-    # the number of the target. Of several for a joint the last one counts: that with the fewest joints between base and
-    # link.
+    # the number of the target. Of several targets for a joint the last one counts: with the fewest joints between base
+    # and link.
     found = []
     for base in np.flatnonzero((robot.joint_type == JointType.FLOATING) & (robot.joint_parent < 0)):
         T_world_body = body_motion(robot, robot.mid_joint_q).T_world_body[0]
@@ -335,7 +336,7 @@ def _placed_bases(robot: KinematicRobot, targets: Sequence[Target]) -> list[tupl
 
 
 def _row_weights(target: Target, model: DeviceModel) -> NDArray[np.float32]:
-    """Weights of a target's rows as the solver takes them, [6] or [n, 6]."""
+    """Return the solver's weights of a target's rows, [6] or [n, 6]."""
     return np.asarray(target.weights_in_metres(model.robot.length_unit), np.float32)
 
 

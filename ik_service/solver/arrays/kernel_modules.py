@@ -1,7 +1,6 @@
-"""The Warp modules of the kernels that do not depend on the robot.
+"""The Warp modules of the kernels independent of the robot.
 
-Their loops over numbers that are known at run time only are `while` loops: on a CPU those of `range` take three times
-as long.
+Loops with a run-time bound are `while` loops: on a CPU `range` loops take three times as long.
 """
 
 from typing import Any
@@ -10,7 +9,7 @@ import warp as wp
 
 from ik_service.compiler import cpu_target
 
-# One module for what every solve runs: a fresh cache compiles it in one go. Others for what few ask for.
+# One module for the kernels of every solve: a fresh cache compiles them in one go. Others for rare kernels.
 SOLVE_IO: Any = wp.get_module("ik_service_solve_io")
 SOLVE_EXTRAS: Any = wp.get_module("ik_service_solve_extras")
 SOLVE_ON_DEVICE: Any = wp.get_module("ik_service_solve_on_device")

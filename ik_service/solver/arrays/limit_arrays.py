@@ -1,7 +1,7 @@
-"""Joint limits on the device, in the forms in which kernels read them: one line for all problems, or one for each.
+"""Joint limits on the device, in the forms read by kernels: one line for all problems, or one for each.
 
 limits of the active DOFs -> rounded inwards to float32 -> for steps, draws, turns; exact -> for the finish in float64,
-for what is returned, and for what is told of it
+for the returned answers, and for the reported margins
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,23 +20,23 @@ from ik_service.solver.lm.seeds import DrawRanges
 
 # Forms of the limits, attributes of `LimitArrays`, and their types.
 LIMIT_TYPES: Mapping[str, Any] = {
-    "float32": wp.float64,  # of the active DOFs, for steps in float32: rounded inwards to it
+    "float32": wp.float64,  # of the active DOFs, for steps in float32: rounded inwards
     "float64": wp.float64,  # of the active DOFs, for steps in float64
-    "draws": wp.float32,  # of the active DOFs: between these starts are drawn
-    "returned": wp.float64,  # of the coordinates: answers are within them; infinite where none are kept
-    "told": wp.float64,  # of the coordinates: margins are distances to them; infinite for DOFs that stay
-    "at_limit": wp.float32,  # of all DOFs: one that is there or beyond is at its limit; infinite as above
+    "draws": wp.float32,  # of the active DOFs: range of drawn starts
+    "returned": wp.float64,  # of the coordinates: bounds of answers; infinite for none
+    "told": wp.float64,  # of the coordinates: margins are measured to these; infinite for frozen DOFs
+    "at_limit": wp.float32,  # of all DOFs: a DOF here or beyond is at its limit; infinite as above
 }
 Ends = Sequence[NDArray[Any]]
 """Lower and upper limits."""
 
 
 class LimitArrays:
-    """Limits of the problems of a solve: lower and upper ones, [1 or problems, DOFs or coordinates]."""
+    """Limits of the problems of a solve: lower and upper limits, [1 or problems, DOFs or coordinates]."""
 
     def __init__(self, model: DeviceModel, *, hard_limits: bool, lines: int = 1) -> None:
         robot, device = model.robot, model.device
-        self.draw_ranges = DrawRanges(model)  # where DOFs without limits start
+        self.draw_ranges = DrawRanges(model)  # ranges of starts of DOFs without limits
         self._own = self._own_forms(model, hard_limits=hard_limits)
         self._arrays = {
             name: tuple(HostDeviceArray((lines, len(end)), LIMIT_TYPES[name], device) for end in self._own[name])
@@ -45,16 +45,16 @@ class LimitArrays:
         forms = (tuple(array.device for array in self._arrays[form]) for form in LIMIT_TYPES)
         self.float32, self.float64, self.draws, self.returned, self.told, self.at_limit = forms
         coordinate = robot.dof_coordinate[robot.active_dof]
-        self._scalar = np.flatnonzero(coordinate >= 0)  # active DOFs that have a coordinate of their own
+        self._scalar = np.flatnonzero(coordinate >= 0)  # active DOFs with their own coordinate
         self._place, self._dof = coordinate[self._scalar], robot.active_dof[self._scalar]
         self._middle = robot.mid_joint_q
         self._write({name: [end[None] for end in ends] for name, ends in self._own.items()}, lines)
 
     def take(self, asked: AskedLimits, start: NDArray[Any] | None, count: int) -> NDArray[np.float64]:
-        """Take other limits of the first problems, which answers keep; return where problems start within these."""
+        """Set other limits of the first problems; return their starts clamped to these limits."""
         # Starts are [joint_coord_count] or [problems, joint_coord_count]
         exact, own, scalar = (asked.lower, asked.upper), self._own, self._scalar
-        # rounded inwards to float32, and no further out than the robot's own limits are
+        # rounded inwards to float32, and never outside the robot's own limits
         rounded = [np.clip(end, *own["float32"]) for end in inwards(*exact)]
         forms: dict[str, Ends] = {"float32": rounded, "float64": exact, "draws": self.draw_ranges.within(*rounded)}
         lines, stays = len(asked.lower), asked.frozen[:, scalar]
@@ -70,7 +70,7 @@ class LimitArrays:
         starts = np.atleast_2d(np.asarray(self._middle if start is None else start, np.float64))
         moved = starts[:, self._place]
         within = np.clip(moved, *(end[:, scalar] for end in rounded))
-        within = np.where(np.abs(moved) <= NUMBER_MAX, within, moved)  # the fault is found where starts are read
+        within = np.where(np.abs(moved) <= NUMBER_MAX, within, moved)  # the fault is reported where starts are read
         found = np.tile(starts, (len(within) // len(starts), 1))
         found[:, self._place] = within
         return found if len(found) > 1 else found[0]

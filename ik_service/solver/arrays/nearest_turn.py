@@ -1,8 +1,8 @@
-"""Turns: an angle is returned on the turn nearest the start, among those inside its limits.
+"""Turns: an angle is returned on the turn nearest the start, among the turns inside its limits.
 
-A full turn more leaves every link where it is, so it is the same solution at a greater distance. One function turns
-what is returned and all attempts that `best_of` and `solutions` choose among. A joint with followers turns only where
-each of them turns by whole turns, too.
+One more full turn leaves every link in place, so the solution is the same at a greater distance. One function turns the
+returned answers and all attempts in the choice of `best_of` and `solutions`. A joint with followers turns only if each
+follower makes whole turns, too.
 """
 
 import math
@@ -25,14 +25,14 @@ from objectives.expression.expression_objective import ExpressionObjective
 FULL_TURN = wp.constant(wp.float64(2.0 * math.pi))
 HALF_TURN = wp.constant(wp.float64(math.pi))
 PER_TURN = wp.constant(wp.float64(0.5 / math.pi))
-WHOLE_TURNS_SLACK = 1e-9  # turns by which a follower may fall short of whole ones: the rounding of a multiplier
+WHOLE_TURNS_SLACK = 1e-9  # allowed distance of a follower from whole turns: the rounding of a multiplier
 
 
 @wp.struct
 class Turns:
-    """Coordinates that turn, and what follows them."""
+    """Coordinates that turn, and their followers."""
 
-    always: int  # so many of them, the first ones, turn where the caller gives no start, too
+    always: int  # number of coordinates, from the first, that also turn without a given start
     coordinate: wp.array[wp.int32]  # [turning]
     dof: wp.array[wp.int32]  # [turning]: their active DOFs
     lower: wp.array2d[wp.float64]  # [1 or problems, active DOFs]: rounded inwards to float32; infinite for none
@@ -45,13 +45,13 @@ class Turns:
 @wp.func
 @typing.no_type_check
 def nearest_turn(q: wp.float64, start: wp.float64, lower: wp.float64, upper: wp.float64):
-    """Return the angle nearest the start of those inside the limits that differ from q, which is inside, by turns.
+    """Return the angle nearest the start among the angles q + whole turns inside the limits; q is inside.
 
-    In float64 q may be at a limit that is beyond these, which are rounded inwards; it may stay there.
+    In float64 q may be at an exact limit, just outside these limits rounded inwards; such a q may stay.
     """
     ahead = q - start + HALF_TURN
     if ahead >= wp.float64(0.0) and ahead < FULL_TURN:
-        return q  # it is there, as most are
+        return q  # already nearest, as most angles
     least = wp.min(wp.ceil((q - upper) * PER_TURN), wp.float64(0.0))
     most = wp.max(wp.floor((q - lower) * PER_TURN), wp.float64(0.0))
     turns = wp.clamp(wp.floor(ahead * PER_TURN), least, most)
@@ -68,7 +68,7 @@ def turn_towards_start(
     joint_q: wp.array2d[Any],  # [lines, joint_coord_count], in and out
     line: int,
 ):
-    """Bring the angles of a line, a configuration of problem p, on the turns nearest the problem's start."""
+    """Move the angles of a line, a configuration of problem p, to the turns nearest the problem's start."""
     count = turns.always
     if settings[HAS_START] == 1:
         count = turns.coordinate.shape[0]
@@ -85,9 +85,9 @@ def turn_towards_start(
 
 
 def coordinates_read(rows: Rows, support: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the DOFs whose coordinates a row reads by themselves, bool [joint_dof_count]."""
-    # Such a row tells one turn from another. An objective that is not stated as expressions may read all that its rows
-    # depend on.
+    """Return the DOFs with coordinates read directly by a row, bool [joint_dof_count]."""
+    # Such a row distinguishes turns. An objective not stated as expressions may read all coordinates of its rows'
+    # support.
     read = np.zeros(support.shape[1], dtype=bool)
     for objective, start in zip(rows.objectives, rows.start, strict=True):
         if isinstance(objective, ExpressionObjective):
@@ -98,7 +98,7 @@ def coordinates_read(rows: Rows, support: NDArray[np.bool_]) -> NDArray[np.bool_
 
 
 def coordinates_constrained(rows: Rows) -> NDArray[np.bool_]:
-    """Return the DOFs whose coordinates a row of a constraint reads, bool [joint_dof_count]."""
+    """Return the DOFs with coordinates read by a row of a constraint, bool [joint_dof_count]."""
     read = np.zeros(rows.model.joint_dof_count, dtype=bool)
     for k in rows.of_kind(RowKind.CONSTRAINT):
         objective = rows.objectives[k]
@@ -116,9 +116,9 @@ def find_turns(
     model: DeviceModel, read: NDArray[np.bool_], constrained: NDArray[np.bool_], *, hard_limits: bool
 ) -> Any:
     """Return the `Turns` of a robot, without limits: see `turns_within`."""
-    # Joints without limits that nothing follows turn in every solve, unless a constraint reads them. Those whose limits
-    # hold more than one turn, and those with followers, turn where the caller gives a start, unless a row reads what
-    # would turn. Where limits are not enforced, joints that have some do not turn.
+    # Joints without limits and followers turn in every solve, unless a constraint reads them. Joints with limits wider
+    # than one turn, and joints with followers, turn if a start is given, unless a row reads one of the turned
+    # coordinates. Without hard limits, joints with limits do not turn.
     robot, device = model.robot, model.device
     lower, upper = model.active_limit_lower.numpy(), model.active_limit_upper.numpy()
     always: list[int] = []
@@ -165,7 +165,7 @@ def turns_within(turns: Any, limits: Sequence[wp.array[Any]]) -> Any:
 
 
 def _turns_along(model: DeviceModel, follower: int) -> bool:
-    """True where a follower comes round by whole turns, or stands still, when its leader makes one."""
+    """Return whether a follower makes whole turns, or stands still, during one turn of its leader."""
     robot = model.robot
     multiplier = float(robot.dof_multiplier[follower])
     joint = int(np.searchsorted(robot.joint_qd_start, follower, side="right")) - 1

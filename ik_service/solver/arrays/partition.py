@@ -1,7 +1,7 @@
-"""Islands of the problems of a solve: one partition for all where the same rows are on, else one each.
+"""Islands of the problems of a solve: one partition for all if the same rows are on, else one each.
 
-Most solves have the same rows on in all problems: then the islands are found once on the host and kept with what has
-been compiled and recorded for them.
+Most solves have the same rows on in all problems: then the islands are found once on the host and kept with their code
+and recordings.
 """
 
 from dataclasses import dataclass
@@ -22,24 +22,24 @@ class Partition:
     nisland: NDArray[np.int32]  # number of islands, int32 [1 or n]
     tree_island: NDArray[np.int32]  # island of every tree, -1 for none, int32 [1 or n, trees]
     row_island: NDArray[np.int32]  # island of every row, -1 for none, int32 [1 or n, rows]
-    device_nisland: wp.array[Any]  # the first of these on the device
-    device_tree_island: wp.array[Any]  # the second on the device
-    device_row_island: wp.array[Any]  # the last on the device
+    device_nisland: wp.array[Any]  # `nisland` on the device
+    device_tree_island: wp.array[Any]  # `tree_island` on the device
+    device_row_island: wp.array[Any]  # `row_island` on the device
     scales: IslandScales  # least and largest weight of the rows of every island, one line or one per problem; data
 
 
 def common_partition(
     weights: RowWeights, incidence: NDArray[np.bool_], device: wp.Device, *, join: bool, lines: int = 1
 ) -> Partition:
-    """Return the partition of problems in which the same rows are on; with `join` all touched trees are one island."""
-    # `lines` are the problems of which the weights may differ, 1 where none do
+    """Return the partition of problems with the same rows on; with `join` all touched trees are one island."""
+    # `lines`: number of problems with their own weights, 1 if all are equal
     on = weights.on
-    assert on is not None  # else the islands are found on the device
+    assert on is not None  # otherwise the islands are found on the device
     return _partition_of(weights, on[None], incidence, device, join=join, lines=lines)
 
 
 def host_partition(weights: RowWeights, incidence: NDArray[np.bool_], device: wp.Device) -> Partition:
-    """Return the partition of problems whose islands are few enough to be found on the host, pattern by pattern."""
+    """Return the partition of a few problems, found on the host, pattern by pattern."""
     on = ~(weights.lines <= 0.0) if weights.on is None else weights.on[None]
     return _partition_of(weights, on, incidence, device, join=False, lines=len(weights.lines))
 
@@ -53,7 +53,7 @@ def _partition_of(
     join: bool,
     lines: int,
 ) -> Partition:
-    """The partition of problems in which rows are on as one line says, or each as its own does, [1 or n, rows]."""
+    """Return the partition of problems with rows on as in one common line, or in their own lines, [1 or n, rows]."""
 
     def on_device(values: NDArray[Any]) -> wp.array[Any]:
         return wp.array(values, dtype=wp.dtype_from_numpy(values.dtype), device=device)
@@ -69,7 +69,7 @@ def _partition_of(
 
 
 def discovered_partition(problems: Any, problem_count: int, scales: IslandScales) -> Partition:
-    """Return the partition that `Workspace.discover` has found; its scales may yet have to be written."""
+    """Return the partition found by `Workspace.discover`; its scales may have to be written later."""
     islands = problems.islands
     nisland, tree_island, row_island = (
         array.numpy()[:problem_count].copy() for array in (islands.nisland, islands.tree_island, islands.row_island)
@@ -79,7 +79,7 @@ def discovered_partition(problems: Any, problem_count: int, scales: IslandScales
 
 
 def groups(partition: Partition, problem_count: int) -> list[NDArray[np.intp]]:
-    """Return the problems that have the same partition, group by group."""
+    """Return the problems of equal partition, group by group."""
     if len(partition.nisland) == 1:
         return [np.arange(problem_count)]
     lines = np.hstack([partition.tree_island, partition.row_island])

@@ -12,28 +12,28 @@ from objectives.tasks.near_pose import DEADBAND
 
 
 class PoseTargets:
-    """Targets, and the objectives that stand for them.
+    """Targets, and their objectives.
 
     Raises:
         UnknownNameError: A link is not in the robot.
-        InputError: An offset or weights that are not allowed.
+        InputError: An offset or weights are not allowed.
     """
 
     def __init__(self, robot: RobotModel, targets: Sequence[Target | str]) -> None:
         self._robot = robot
         self._take(tuple(as_target(target, robot) for target in targets))
-        self.touches = touched_trees(robot, self.all)  # which trees each touches, bool [targets, trees]
-        # their objectives, once there are arrays
+        self.touches = touched_trees(robot, self.all)  # trees touched by each, bool [targets, trees]
+        # objectives of the targets, once there are arrays
         self.objectives: tuple[IKObjectiveNearPose | IKObjectivePose, ...] = ()
         self.is_replaced = False  # whether `replace` has been called since the last `upload`
         self._tolerances: tuple[float, float] | None = None
-        self._versions: list[int] = []  # of the objectives' data, by which launches have been recorded
+        self._versions: list[int] = []  # versions of the objectives' data in recorded launches
 
     def _take(self, targets: tuple[Target, ...]) -> None:
         self.all = targets  # the targets, checked
-        # those with a tool or weights per problem
+        # targets with a tool or weights per problem
         self.with_lines = [target for target in targets if has_lines(target)]
-        # whether a target counts errors from its tolerances
+        # whether some target measures errors from its tolerances
         self.are_near = any(target.frame is not None for target in targets)
 
     def make_objectives(self, problems: Problems) -> tuple[IKObjectiveNearPose | IKObjectivePose, ...]:
@@ -46,40 +46,39 @@ class PoseTargets:
         return self.objectives
 
     def use_arrays(self, problems: Problems) -> None:
-        """Read targets from other arrays."""
+        """Let the objectives read other arrays."""
         for k, objective in enumerate(self.objectives):
             objective.set_data("target_positions", problems.positions[k])
             objective.set_data("target_orientations_xyzw", problems.orientations_xyzw[k])
             objective.set_data("row_weights", problems.row_weights[k])
-        self._note_versions()  # all is recorded anew
+        self._note_versions()  # everything is recorded again
 
     def replace(self, number: int, **data: Any) -> None:
-        """Take other data of a target, None for what it has; `upload` brings them to the device."""
+        """Set new data of a target, None to keep its present data; `upload` copies them to the device."""
         self._take(replaced(self.all, number, data, self._robot))
         self.is_replaced = True
 
     def take(self, targets: tuple[Target, ...]) -> None:
-        """Take targets that differ from these in their data alone; `upload` brings them to the device."""
+        """Set targets with new data only; `upload` copies the data to the device."""
         if targets is not self.all:
             self._take(targets)
             self.is_replaced = True
 
     def use_tolerances(self, position: float, orientation: float) -> None:
-        """Count errors of targets from their tolerances less these of a solve [m], [rad], once `upload` is called."""
+        """Set the tolerances of a solve [m], [rad] as least error of near targets, from the next `upload`."""
         allowed = position, orientation
         if allowed != self._tolerances:
             self._tolerances, self.is_replaced = allowed, True
 
     def check_given(self, given: Batch) -> None:
-        """Check that targets with rows in the frame of their poses have orientations; InputError where one has none."""
+        """Check that targets with rows in their own frame have orientations; InputError otherwise."""
         for target, orientations in zip(self.all, given.orientations_xyzw, strict=True):
             if target.frame == "target" and orientations is None:
                 raise InputError(f"Target '{target.link}' has its rows in its own frame: give its orientations.")
 
     def upload(self) -> bool:
         """Copy replaced offsets and deadbands to the device; return whether an array was exchanged for a larger one."""
-        # Raises InputError where a tolerance of a target is above 0 and below that of the solve; nothing has been
-        # copied then
+        # Raises InputError, before any copy, for a tolerance of a target above 0 and below the tolerance of the solve
         allowed = self._tolerances
         deadbands = [None if one.frame is None or allowed is None else one.deadband(*allowed) for one in self.all]
         for objective, target, deadband in zip(self.objectives, self.all, deadbands, strict=True):

@@ -40,9 +40,9 @@ class SolveSettings(NamedTuple):
     seeds: int  # seeds per problem
     options: SolverOptions
     checks_collision: bool  # whether attempts are checked for collision
-    # whether seeds are run after the first success: all of them, or until there are solutions enough
+    # whether seeds are run after the first success: all seeds, or until there are enough solutions
     runs_all_seeds: bool
-    float64_finish: bool  # whether answers are improved in float64
+    float64_finish: bool  # whether answers are finished in float64
 
     @classmethod
     def of(cls, problem_count: int, seeds: int, options: SolverOptions, *, checks_collision: bool) -> "SolveSettings":
@@ -51,28 +51,28 @@ class SolveSettings(NamedTuple):
         return cls(problem_count, seeds, options, checks_collision, options.runs_all_seeds, float64)
 
     def require_numbers(self) -> None:
-        """Check that the attempts can be numbered; InputError where there are too many."""
+        """Check that the attempts can be numbered in 32 bits; InputError otherwise."""
         if self.problem_count * self.seeds > ATTEMPTS_MAX:
             attempts = f"{self.problem_count} problems x {self.seeds} seeds"
             raise InputError(f"{attempts} are more than {ATTEMPTS_MAX} attempts. Split the batch.")
 
 
-FINISH_ITERATIONS = 4  # times as many as an attempt in float32 has: at limits and singularities float64 has a long way
+FINISH_ITERATIONS = 4  # times the iterations of float32: at limits and singularities float64 converges slowly
 
 
 class Problems:
     """Device arrays with one line per problem."""
 
     limits: LimitArrays  # joint limits of the problems, once the rows are known
-    turns: Any  # the `Turns` of joints that come back on the turn nearest the start, once the rows are known
+    turns: Any  # the `Turns` of joints returned on the turn nearest the start, once the rows are known
 
     def __init__(
         self,
         model: DeviceModel,
         targets: Sequence[Target],
         tree_count: int,
-        capacity: int,  # problems there is room for
-        block: HostDeviceBlock | None = None,  # where small arrays that go to the device together stand
+        capacity: int,  # problems with room
+        block: HostDeviceBlock | None = None,  # shared memory for small arrays uploaded together
     ) -> None:
         def floats(width: int) -> wp.array[Any]:
             return wp.zeros((capacity, width), dtype=wp.float32, device=model.device)
@@ -83,7 +83,7 @@ class Problems:
         self.orientations_xyzw = [floats(4) for _ in targets]  # target orientations, one [capacity, 4] per target
         self.row_weights = [floats(6) for _ in targets]  # weights of the targets' rows, one [capacity, 6] per target
         shape = (capacity, tree_count)
-        # hash of the targets that touch a tree, uint32 [capacity, tree_count]
+        # hash of the targets on a tree, uint32 [capacity, tree_count]
         self.tree_hash = wp.zeros(shape, dtype=wp.uint32, device=model.device)
         self._settings = HostDeviceArray((SETTINGS_COUNT,), wp.int32, model.device, per_problem=False, block=block)
         self._tolerances = HostDeviceArray((2,), wp.float32, model.device, per_problem=False, block=block)
@@ -92,7 +92,7 @@ class Problems:
         self._finish_settings = HostDeviceArray(
             (SETTINGS_COUNT,), wp.int32, model.device, per_problem=False, block=block
         )
-        # settings of the attempt in float64 that follows: one seed, which is kept whatever comes
+        # settings of the following attempt in float64: one seed, kept in any case
         self.finish_settings = self._finish_settings.device
         # the numbers of all problems, int32
         self.every: wp.array[Any] = wp.array(np.arange(capacity), dtype=wp.int32, device=model.device)
@@ -100,7 +100,7 @@ class Problems:
         self._model = model
 
     def use_structure(self, structure: RowStructure, rows: Rows) -> None:
-        """Make room for islands and answers of rows, and trees that are related to them like this."""
+        """Make room for islands and answers of rows, with this relation of rows to trees."""
         model, capacity = self._model, self.capacity
         self._structure = structure
         self.islands = allocate_islands(structure, capacity)  # islands of every problem, found by `record_discovery`
@@ -111,14 +111,14 @@ class Problems:
         self.lightest2 = wp.zeros(shape, dtype=wp.float32, device=model.device)
         self.heaviest2 = wp.zeros(shape, dtype=wp.float32, device=model.device)  # square of the largest
         self.priorities = priorities_of(rows, *shape)
-        # its configurations in float32, which nobody reads, [capacity, joint_coord_count]
+        # unread configurations of float64 attempts in float32, [capacity, joint_coord_count]
         self.unused_joint_q = wp.zeros_like(self.start_joint_q)
         # the best attempt of every problem and island so far
         self.best = allocate_attempts(capacity, model.joint_coord_count, structure.tree_count, model.device)
         self.searches = allocate_searches(capacity, structure.tree_count, model.device)
 
     def record_discovery(self, rows: Rows, weights: "Sequence[wp.array[Any] | None]", *, join: bool) -> list[wp.Launch]:
-        """Record launches, of the problem count, that find the islands from the weights in the arrays."""
+        """Record launches, of the problem count, to find the islands from the weights in the arrays."""
         assert self._structure is not None  # use_structure comes first
         device = self._model.device
         self._row_on.fill_(1)
@@ -127,7 +127,7 @@ class Problems:
         for k, (array, start) in enumerate(zip(weights, rows.start, strict=True)):
             if array is not None:
                 is_target = rows.kinds[k] is RowKind.TARGET
-                length = self._model.robot.length_unit if is_target else 1.0  # what weight 1 means to the user
+                length = self._model.robot.length_unit if is_target else 1.0  # unit of a user's weight 1
                 unit = 1.0 / (ROTATION_LENGTH * length) if is_target else 1.0
                 scale = objective_scale(rows.objectives[k]) * length
                 inputs = [array, start, scale, unit, self._row_on, self._row_weight2]
@@ -137,31 +137,31 @@ class Problems:
         return [*launches, wp.launch(_weigh_islands, self.capacity, inputs, device=device, record_cmd=True)]
 
     def set_options(self, settings: SolveSettings, *, has_start: bool) -> None:
-        """Set the numbers of a solve; `inputs` have yet to go to the device."""
-        # Where starts are given, seed 1 is the middle
+        """Set the numbers of a solve; `inputs` are uploaded later."""
+        # With a given start, seed 1 is the middle of the ranges
         options, count = settings.options, settings.problem_count
         random_seed = options.random_seed - 2**32 if options.random_seed >= 2**31 else options.random_seed
         iterations, is_near = options.max_iterations, options.approximate == "nearest"
         draws = SAMPLERS[options.sampler], np.float32(options.noise_std).view(np.int32)
         numbers = (count, settings.seeds, iterations, has_start, random_seed, settings.runs_all_seeds, is_near, False)
-        tries_all = options.seeds is not None and options.deadline_s is None  # or problems that come later get no time
+        tries_all = options.seeds is not None and options.deadline_s is None  # else later problems get no time
         self._settings.host[:] = *numbers, *draws, tries_all
         self._finish_settings.host[:] = count, 1, FINISH_ITERATIONS * iterations, True, 0, True, False, False, 0, 0, 0
         self._tolerances.host[:] = options.search_tolerances(self._model.robot.length_unit)
 
     def stop(self, stops: bool = True) -> None:
-        """Let no further attempt begin, or let attempts begin again; in any thread, while a solve is running."""
+        """Forbid or allow new attempts; from any thread, while a solve is running."""
         self._settings.host[STOP] = stops
         if stops:
             self._settings.push_now(int(STOP))
 
     def use_limits(self, limits: LimitArrays, turns: Any) -> None:
-        """Take limits, and the `Turns` of the joints that come back on the turn nearest the start."""
+        """Set limits, and the `Turns` of the joints returned on the turn nearest the start."""
         self.limits, self.turns = limits, turns_within(turns, limits.float32)
 
     @property
     def inputs(self) -> tuple[HostDeviceArray, ...]:
-        """Arrays that the launches of a solve read."""
+        """Input arrays of the launches of a solve."""
         return self._settings, self._finish_settings, self._tolerances
 
 
@@ -182,7 +182,7 @@ def _switch_rows(
     for row in range(weights.shape[1]):
         on = int(1)
         weight = scale * weights[line, row]
-        if weight <= 0.0:  # NaN is on, so that the solve sees it
+        if weight <= 0.0:  # NaN is on, to be found by the solve
             on = 0
         if row >= 3:
             weight *= rotation_unit
@@ -203,10 +203,10 @@ def _weigh_islands(
     p = wp.tid()
     for island in range(islands.nisland[p]):
         has_target = bool(False)
-        lightest = float(HEAVIEST)  # of rows that are no constraints and do not yield beside targets
+        lightest = float(HEAVIEST)  # of rows except constraints and lower-priority rows beside targets
         heaviest = float(0.0)
-        constraint = float(HEAVIEST)  # the lightest
-        yielding = float(0.0)  # the heaviest
+        constraint = float(HEAVIEST)  # the lightest constraint row
+        yielding = float(0.0)  # the heaviest lower-priority row
         for m in range(islands.rowadr[p, island], islands.rowadr[p, island + 1]):
             row = islands.row[p, m]
             has_target = has_target or priorities.kind[row] == TARGET_ROW
@@ -240,7 +240,7 @@ def _weigh_islands(
             scale = row_scale(priorities, p, island, row, 1.0)
             lightest = wp.min(lightest, scale * scale * row_weight2[p, row])
             heaviest = wp.max(heaviest, scale * scale * row_weight2[p, row])
-        if has_target and first < HEAVIEST:  # rows that yield do not count
+        if has_target and first < HEAVIEST:  # lower-priority rows do not count
             lightest = first
         lightest2_out[p, island] = lightest
         heaviest2_out[p, island] = heaviest
