@@ -1,7 +1,7 @@
-"""First half of a Levenberg-Marquardt iteration: which attempts are over, which DOFs are at a bound, how much to damp.
+"""First half of a Levenberg-Marquardt iteration: end of attempts, active set of joint bounds, damping factor.
 
-Cost is 1/2 |r|^2 over an island's rows. The damping of a step is stated in `lm.damping`.
-A DOF at a limit whose gradient pushes it outwards is kept there for the step. Islands share nothing.
+Cost is 1/2 |r|^2 over an island's rows. The damping of a step is stated in `lm.damping`. A DOF at a limit with a
+gradient pointing outwards is held for the step. Islands share nothing.
 """
 
 import typing
@@ -43,7 +43,7 @@ def assess(
     slots: Slots,
     equations: Equations,
 ):
-    """Decide which attempts are over, which DOFs are at a bound and how much to damp.
+    """Find finished attempts, DOFs at a bound and the damping.
 
     Factors and steps of `equations` are scratch.
     """
@@ -53,8 +53,8 @@ def assess(
     p = slots.problem_idx[i]
     norm2 = float(0.0)
     constraint_norm2 = float(0.0)
-    unscaled_norm2 = float(0.0)  # of the other rows that do not yield, without their factor
-    second_norm2 = float(0.0)  # of rows that yield, without their factors
+    unscaled_norm2 = float(0.0)  # of the other rows except lower-priority rows, without their factor
+    second_norm2 = float(0.0)  # of lower-priority rows, without their factors
     scale = yielding_scale(priorities, p, island, slots.stage[i, island])
     first_scale = first_row_scale(priorities, p, island, slots.stage[i, island])
     has_target = bool(False)
@@ -109,7 +109,7 @@ def assess(
     gain = float(UNKNOWN_GAIN)
     is_lowered = is_first_stage and has_target and has_second
     if is_lowered and wp.isfinite(slope):
-        slope = 1.0  # beside the columns of targets, those of rows that yield are short: cosines tell nothing
+        slope = 1.0  # columns of lower-priority rows are short beside targets: cosines tell nothing
     if is_lowered or (not has_target and slope <= 2.0 * GAIN_STUCK):  # the gain is at least the largest squared cosine
         line = i * (equations.factor.shape[0] / slots.seed.shape[0])
         least = MODEL_DAMPING * largest

@@ -1,13 +1,13 @@
-"""The queue of attempts: which (problem, seed) each slot of the batch works on, and which answers are kept.
+"""The queue of attempts: the (problem, seed) of each slot of the batch, and the choice of answers to keep.
 
-A batch has a fixed number of slots. A slot that has finished an attempt takes the next one: first every problem's
-first seed, then the second seed of those that have not succeeded, and so on. So seeds are tried one after another
-while the slots stay full, and any number of problems runs in the memory of one batch.
+A batch has a fixed number of slots. A slot with a finished attempt takes the next one: first every problem's first
+seed, then the second seed of unsolved problems, and so on. So seeds are tried one after another while the slots stay
+full, and any number of problems runs in the memory of one batch.
 
-Every island of a problem is an attempt of its own: it starts only where no lower seed has solved it, ends by itself,
-and has a best attempt of its own: the lowest seed that succeeds, or else the one of least cost, then of lowest index.
+Every island of a problem has its own attempts: an attempt starts only if no lower seed has solved the island, ends
+independently, and the best one is kept: the lowest seed that succeeds, or else the least cost, then the lowest index.
 An attempt is cancelled only when a lower seed has succeeded, so the answer does not depend on the number of slots, on
-the order in which they finish, on the other islands, or on the other problems of the batch.
+the order of their finishing, on the other islands, or on the other problems of the batch.
 """
 
 import math
@@ -34,7 +34,7 @@ from ik_service.solver.lm.damping import FACTOR_MAX_STAGED, FACTOR_UP
 from ik_service.solver.lm.ranking import attempt_rank, contact_rank, may_still_win
 from ik_service.solver.rows.priorities import STAGE, STAGE_STEPS
 
-STEPS_ASIDE = wp.constant(2)  # value of `fresh` where an attempt goes on from beside where it stands
+STEPS_ASIDE = wp.constant(2)  # value of `fresh` for an attempt to continue from a point beside
 
 
 @wp.struct
@@ -43,22 +43,22 @@ class Slots:
 
     problem_idx: wp.array[wp.int32]  # [n_batch]: its problem; of an idle slot, some valid problem
     seed: wp.array[wp.int32]  # [n_batch]: its seed
-    stale: wp.array[wp.int32]  # [n_batch]: 1 where the poses of bodies are not those of its configuration
+    stale: wp.array[wp.int32]  # [n_batch]: 1 if the poses of bodies are out of date
     # Of each island, [n_batch, trees]:
     phase: wp.array2d[wp.int32]  # RUNNING, CANCELLED, IDLE or the status with which its attempt has just ended
     running: wp.array2d[wp.int32]  # 1 while phase is RUNNING
-    fresh: wp.array2d[wp.int32]  # 1 where the start configuration has yet to be written, or STEPS_ASIDE; else 0
+    fresh: wp.array2d[wp.int32]  # 1 if the start configuration must be written, or STEPS_ASIDE; else 0
     iterations: wp.array2d[wp.int32]  # steps tried in this attempt
     ended: wp.array2d[wp.int32]  # status that the last step ended the attempt with, or RUNNING
     # Once the attempt has ended: 1 where every target is met, 0 where one is missed, NO_TARGET without any.
     met: wp.array2d[wp.int32]
     cost: wp.array2d[wp.float32]  # 1/2 |r|^2 of the accepted configuration
-    unscaled_cost: wp.array2d[wp.float32]  # the same without the factor of rows that yield
-    stage: wp.array2d[wp.float32]  # what the factor of rows that yield is multiplied with: 1, then STAGE
+    unscaled_cost: wp.array2d[wp.float32]  # the same without the factor of lower-priority rows
+    stage: wp.array2d[wp.float32]  # multiplier of the factor of lower-priority rows: 1, then STAGE
     damping_factor: wp.array2d[wp.float32]  # factor on the damping, raised by rejected steps
     damping: wp.array2d[wp.float32]  # damping of the next step
-    depth: wp.array2d[wp.float32]  # how deep it is in contact, or nearer to it than allowed [m]; 0 for not
-    rank: wp.array2d[wp.int64]  # rank of the ended attempt among those of its problem and island
+    depth: wp.array2d[wp.float32]  # shortfall of clearance, in or near contact [m]; 0 for none
+    rank: wp.array2d[wp.int64]  # rank of the ended attempt at its problem and island
 
 
 def idle_slots(slot_count: int, tree_count: int, device: wp.Device) -> Any:
@@ -66,20 +66,20 @@ def idle_slots(slot_count: int, tree_count: int, device: wp.Device) -> Any:
     return zeroed(Slots, device, (slot_count, tree_count), problem_idx=slot_count, seed=slot_count, stale=slot_count)
 
 
-REFUSED = wp.constant(math.ceil(math.log(FACTOR_MAX_STAGED, FACTOR_UP)))  # steps of an attempt that goes nowhere
+REFUSED = wp.constant(math.ceil(math.log(FACTOR_MAX_STAGED, FACTOR_UP)))  # rejected steps of a stalled attempt
 
 
 @wp.kernel(module="unique", enable_backward=False)
 @typing.no_type_check
 def rank_ended(settings: wp.array[wp.int32], slots: Slots, best: BestAttempts):
-    """Rank the attempts that have just ended and keep the best rank of every problem and island."""
+    """Rank the attempts just ended and keep the best rank of every problem and island."""
     i, island = wp.tid()
     status = slots.phase[i, island]
     if status < 0:
         return
     success = slots.met[i, island] == 1 and status != INVALID
     if slots.met[i, island] == NO_TARGET:
-        success = status == CONVERGED  # a stationary point may be anything: the seeds compete by cost
+        success = status == CONVERGED  # a stationary point need not be a minimum: the seeds compete by cost
     rank = attempt_rank(success, True, slots.seed[i], slots.cost[i, island], settings[FIRST_FAILURE])
     if success and slots.depth[i, island] > 0.0:
         rank = contact_rank(slots.seed[i], slots.depth[i, island])
@@ -96,9 +96,10 @@ def collect(
     slots: Slots,
     best: BestAttempts,
 ):
-    """Keep the answers of ended attempts that are the best of their problem and island; these islands become idle.
+    """Keep the answers of ended attempts if best of their problem and island; these islands become idle.
 
-    An attempt that has not moved and misses its targets may stand at a saddle: it goes on from a place beside.
+    An attempt that has not moved and misses its targets may stand at a saddle: such an attempt continues from a point
+    beside.
     """
     i, island = wp.tid()
     status = slots.phase[i, island]
@@ -142,7 +143,7 @@ def refill(
     next_attempt_out: wp.array[wp.int32],  # [1]: the next attempt to hand out
     running_count_out: wp.array[wp.int32],  # [1]: slots that run afterwards; zeroed by the caller
 ):
-    """Hand the next attempts to the slots in which no island runs, at the start configurations of their problems."""
+    """Give the next attempts to the slots without a running island, at the start configurations of their problems."""
     i = wp.tid()
     candidates = joint_q_trial_out.shape[0] / joint_q_out.shape[0]
     started = int(0)
@@ -158,7 +159,7 @@ def refill(
     searching = int(1 - started)
     while searching == 1:
         attempt = int(total)
-        # Looked at first, so that idle slots do not count it up for ever.
+        # Read first, so that idle slots do not increase the count for ever.
         if settings[STOP] == 0 and next_attempt_out[0] < total:
             attempt = wp.atomic_add(next_attempt_out, 0, 1)
         if attempt >= total:
@@ -181,7 +182,7 @@ def refill(
                 slots.seed[i] = s
                 for c in range(joint_q_out.shape[1]):
                     joint_q_out[i, c] = start_joint_q[p, c]
-                    for k in range(candidates):  # steps move only what belongs to an island
+                    for k in range(candidates):  # steps move only coordinates of an island
                         joint_q_trial_out[i * candidates + k, c] = start_joint_q[p, c]
                 searching = 0
     wp.atomic_add(running_count_out, 0, started)
@@ -195,7 +196,7 @@ def mark_stopped(
     next_attempt: wp.array[wp.int32],  # [1]: the next attempt to hand out
     best: BestAttempts,
 ):
-    """Mark the problems whose search the deadline has ended; one per thread."""
+    """Mark the problems with a search ended by the deadline; one per thread."""
     p = wp.tid()
     count = settings[PROBLEM_COUNT]
     handed = (next_attempt[0] + count - 1 - p) / count  # attempts at this problem

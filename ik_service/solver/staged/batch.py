@@ -32,8 +32,8 @@ from ik_service.solver.staged.targets_met import meet_rows, meet_target
 from ik_service.solver.staged.trial_steps import accept, propose
 from objectives.expression.rows import ROW_TOLERANCES
 
-NOT_CHECKED = -1  # in place of the version of what is checked
-ITERATIONS_PER_LAUNCH = 4  # recorded iterations between two looks at whether all is done
+NOT_CHECKED = -1  # in place of the version of the collision data
+ITERATIONS_PER_LAUNCH = 4  # recorded iterations between two tests for the end
 # Candidate k tries this factor on the damping and this share of the step.
 CANDIDATE_DAMPING = (1.0, 0.1, 10.0, 1.0, 0.01, 100.0, 1.0, 0.001)
 CANDIDATE_SCALE = (1.0, 1.0, 1.0, 0.5, 1.0, 1.0, 0.25, 1.0)
@@ -47,7 +47,7 @@ def _spread(problem_idx: wp.array[wp.int32], candidates: int, problem_idx_out: w
 
 
 class AttemptBatch:
-    """A fixed number of slots that work through the attempts of any number of problems."""
+    """A fixed number of slots for the attempts at any number of problems."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class AttemptBatch:
         problems: Problems,  # data and answers of the problems
         slot_count: int,  # attempts in flight
         options: SolverOptions,
-        # what attempts are checked against; None where the robot has no collision model
+        # collision geometry; None where the robot has no collision model
         collision: CollisionData | None = None,
     ) -> None:
         device, candidates = model.device, options.candidates
@@ -74,7 +74,7 @@ class AttemptBatch:
         if candidates > 1:
             trial_idx = wp.zeros(slot_count * candidates, dtype=wp.int32, device=device)
         self._trials = Poses.allocate(model, slot_count * candidates, rows.count, trial_idx, requires_grad=False)
-        for poses in (self._accepted, self._trials):  # slots that have had no attempt yet are evaluated all the same
+        for poses in (self._accepted, self._trials):  # slots before their first attempt are evaluated, too
             poses.joint_q.assign(np.tile(model.robot.mid_joint_q.astype(np.float32), (len(poses.joint_q), 1)))
         per_dof = (slot_count, model.joint_dof_count)
         self._joint_S_s = wp.zeros(per_dof, dtype=typing.cast(type, wp.spatial_vector), device=device)
@@ -106,7 +106,7 @@ class AttemptBatch:
             self.forget_graph()
 
     def use_limits(self) -> None:
-        """Take in the limits that the problems have now."""
+        """Set the present limits of the problems."""
         limits, model = self._problems.limits, self._model
         if limits is not self._limits:
             self._limits, self._ranges = limits, seed_ranges(model, self._support.active_dofs, limits.draws)
@@ -114,9 +114,9 @@ class AttemptBatch:
             self.forget_graph()
 
     def run(self, count: int, use_graph: bool, check: bool = False, deadline_s: float | None = None) -> None:
-        """Work until every problem has its answer, or until the deadline, counted from when all is recorded."""
-        # With `check` the Jacobian is compared with finite differences at the first starts; ObjectiveError where it is
-        # wrong
+        """Iterate until every problem has its answer, or until the deadline, counted from the end of recording."""
+        # With `check` the Jacobian is compared with finite differences at the first starts; ObjectiveError for a wrong
+        # one
         use_graph = use_graph and not self._rows.on_host
         if check or (use_graph and self._graph is None):
             self._begin()
@@ -145,7 +145,7 @@ class AttemptBatch:
                 self._iterate()
 
     def forget_graph(self) -> None:
-        """Drop the recorded iteration, because an array that it reads has been exchanged."""
+        """Drop the recorded iteration, because one of its arrays has been exchanged."""
         self._graph = None
 
     def _begin(self) -> None:
@@ -172,13 +172,13 @@ class AttemptBatch:
         wp.launch(kernel, dim, inputs, device=self._model.device)
 
     def _scale(self, kernel: typing.Any, poses: Poses, rows: "wp.array[typing.Any]") -> None:
-        """Multiply rows that yield to others with their factor, if there are any."""
+        """Multiply lower-priority rows with their factor, if there are any."""
         if self._rows.secondary or self._rows.of_kind(RowKind.CONSTRAINT):
             inputs = [self._problems.priorities, self._problems.islands, poses.problem_idx, self._slots.stage, rows]
             self._launch(kernel, rows.shape[:1], *inputs)
 
     def _iterate(self) -> None:
-        """Evaluate, decide, step, evaluate, accept; then give the slots that are done their next attempt."""
+        """Evaluate, decide, step, evaluate, accept; then give finished slots their next attempt."""
         problems, slots, equations = self._problems, self._slots, self._equations
         accepted, trials, islands, joint_q = self._accepted, self._trials, problems.islands, self._accepted.joint_q
         instances, candidates = (slots.problem_idx, slots.running), self._candidate_damping
@@ -217,8 +217,8 @@ class AttemptBatch:
         self._refill()
 
     def _record(self) -> wp.Graph | None:
-        """Run one iteration, which loads every kernel, and record a few as a graph, which does not run them."""
-        # None where launches of other threads are under way, or an objective computes on the host
+        """Run one iteration, to load every kernel, and record a few as a graph without running them."""
+        # None while launches of other threads are running, or for an objective with code on the host
         self._iterate()
         with recording() as may_record:
             if not may_record:

@@ -1,4 +1,4 @@
-"""Attempts that meet their targets in contact: how deep they are, so that other seeds are tried."""
+"""Attempts with targets met in contact: their depth, so that other seeds are tried."""
 
 import typing
 from functools import lru_cache
@@ -18,9 +18,9 @@ from ik_service.solver.staged.attempts import Slots
 @lru_cache
 @typing.no_type_check
 def contact_kernel(size: ClearanceSize) -> Any:
-    """Return the kernel that writes the depths of attempts that have just ended; launched for each slot."""
-    # Where several islands are solved apart, slots hold attempts of different seeds side by side: only the answer is
-    # checked then
+    """Return the kernel for the depths of attempts just ended; launched for each slot."""
+    # If several islands are solved independently, slots hold attempts of different seeds side by side: then only the
+    # answer is checked
     clearance, Configuration, COUNT = (
         clearance_function(size),
         wp.types.vector(size.coordinates, wp.float32),
@@ -33,7 +33,7 @@ def contact_kernel(size: ClearanceSize) -> Any:
         joint_q: wp.array2d[float],  # [n_batch, joint_coord_count]
         spheres: CollisionSpheres,
         worlds: CollisionWorlds,
-        least: wp.array[float],  # [1]: what a success has at least [m]
+        least: wp.array[float],  # [1]: least clearance of a success [m]
         # in and out
         slots: Slots,
     ):

@@ -16,9 +16,9 @@ from ik_service.solver.staged.batch import AttemptBatch
 from ik_service.solver.workspace import Workspace
 from objectives import InputError
 
-SLOTS_MAX = {"cpu": 64, "cuda": 32768}  # a CPU batch stays in the innermost cache; a GPU wants many threads
+SLOTS_MAX = {"cpu": 64, "cuda": 32768}  # a CPU batch stays in the innermost cache; a GPU needs many threads
 SLOTS_MIN = 8
-SHRINK_AT = 16  # a batch this many times too large is laid out anew
+SHRINK_AT = 16  # a batch this many times too large is replaced
 
 
 class Closing(Protocol):
@@ -39,8 +39,8 @@ class StagedEngine:
         options: SolverOptions,
         *,
         join: bool,  # whether all touched trees are one island
-        closing: Closing | None = None,  # what closes the loops of its answers in float64, where the robot has some
-        collision: CollisionData | None = None,  # what is checked for collision; None where the robot has no model
+        closing: Closing | None = None,  # float64 closing of loops, if the robot has loops
+        collision: CollisionData | None = None,  # geometry of the collision check; None without a model
     ) -> None:
         self._collision = collision
         self._layout, self._options, self._join, self._closing = layout, options, join, closing
@@ -60,23 +60,23 @@ class StagedEngine:
         return settings
 
     def use_layout(self) -> None:
-        """Take in that the rows' support or the arrays of the problems have changed."""
+        """Take over changes of the rows' support or of the arrays of the problems."""
         self.batch = None
 
     def bind_rows(self) -> None:
-        """Bind the objectives, which have their weights at hand then."""
+        """Bind the objectives, so that their weights are available."""
         if self.batch is None:
             rows = self._layout.rows
             rows.bind(1, wp.zeros(1, dtype=wp.int32, device=rows.model.device))
 
     def forget(self) -> None:
-        """Do nothing: the versions of the objectives' data tell when an array has been exchanged."""
+        """Do nothing: the versions of the objectives' data show any exchange of an array."""
 
     def prepare(self, work: Workspace, settings: SolveSettings) -> PreparedSolve:
-        """Solve, with the device lock held; again where a row depends on a tree that was not known."""
+        """Solve, with the device lock held; repeat if a row depends on a tree not known before."""
         count = settings.problem_count
         while True:
-            batch = self._fit_batch(work.problems, settings)  # binds the objectives, whose weights tell the islands
+            batch = self._fit_batch(work.problems, settings)  # binds the objectives; their weights give the islands
             work.read(count)
             partition, joint_q = work.discovered(count, join=self._join), None
             if not work.inputs.is_faulty():
@@ -93,11 +93,11 @@ class StagedEngine:
             self.use_layout()
 
     def recorded(self, work: Workspace, count: int, **options: Any) -> NoReturn:
-        """Refuse: nothing can be exported."""
+        """Raise EngineError: nothing can be exported."""
         raise EngineError(NOT_RECORDABLE)
 
     def _fit_batch(self, problems: Problems, settings: SolveSettings) -> AttemptBatch:
-        """Fit the batch to the solve; drop a recording whose arrays have been exchanged."""
+        """Fit the batch to the solve; drop a recording of exchanged arrays."""
         rows, attempts = self._layout.rows, settings.problem_count * settings.seeds
         most = SLOTS_MAX["cuda" if rows.model.device.is_cuda else "cpu"]
         slots = min(most, max(SLOTS_MIN, 2 ** math.ceil(math.log2(attempts))))

@@ -1,4 +1,4 @@
-"""Checks of the hooks of objectives: Jacobians by central differences, and hooks that compute on the host."""
+"""Checks of the hooks of objectives: Jacobians by central differences, and hooks with code on the host."""
 
 import logging
 import threading
@@ -19,13 +19,13 @@ from objectives import ObjectiveError
 from objectives.expression.expression_objective import ExpressionObjective
 
 CHECK_STEP = 1e-3  # [m or rad]: float32 rounding and truncation are both near 1e-4 of a unit residual
-CHECK_TOLERANCE = 1e-2  # of the largest entry of the row, and at least this of one: well above both
+CHECK_TOLERANCE = 1e-2  # relative to the largest entry of the row, or to 1 if larger: well above both
 REPLAY_TOLERANCE = 1e-4  # absolute and relative: threads of a GPU may add the terms of a row in any order
 _logger = logging.getLogger(__name__)
 
 
 def check_jacobians(model: DeviceModel, rows: Rows, poses: Poses, jacobian: wp.array[Any]) -> None:
-    """Compare a Jacobian with central differences of the residuals at poses where both have just been computed."""
+    """Compare a Jacobian with central differences of the residuals at poses with both just computed."""
     # The ObjectiveError names the objective, its row and the DOF
     actual = jacobian.numpy().astype(np.float64)
     expected = _central_differences(model, rows, poses)
@@ -63,9 +63,9 @@ def compute_on_host(
     rows: Rows, poses: Poses, joint_S_s: wp.array[Any], jacobian: wp.array[Any], tapes: RowTapes
 ) -> bool:
     """Return whether hooks of an objective compute on the host, with `.numpy()` or `assign` for example."""
-    # Such hooks read an array of Warp on the host, the robot's constants apart; or, recorded at one configuration and
-    # replayed at another, they do not give the rows that they give there unrecorded. The solve then launches every
-    # iteration anew; a line of the log names the objective. Poses, joint_S_s and Jacobian are scratch.
+    # Such hooks read a Warp array on the host, other than the robot's constants; or, recorded at one configuration and
+    # replayed at another, they give other rows than unrecorded there. The solve then launches every
+    # iteration without a graph; a line of the log names the objective. Poses, joint_S_s and Jacobian are scratch.
     own = [k for k, objective in enumerate(rows.objectives) if not isinstance(objective, ExpressionObjective)]
     if not own:
         return False
@@ -108,7 +108,7 @@ def compute_on_host(
 
 @contextmanager
 def _reads_on_host(rows: Rows, own: Sequence[int]) -> Iterator[set[int]]:
-    """Give the numbers of the objectives whose hooks read an array on the host in this block and in this thread."""
+    """Yield the numbers of objectives with hooks that read an array on the host, in this block and thread."""
     # Every such read uses one of two attributes of Warp's arrays. A read outside the methods of an objective, for
     # example by a function on a tape, counts for every objective.
     found, thread, names = set[int](), threading.get_ident(), ("__array_interface__", "__dlpack__")

@@ -1,4 +1,4 @@
-"""Start configurations of the attempts that slots have just taken."""
+"""Start configurations of the attempts just taken by slots."""
 
 import typing
 
@@ -24,9 +24,9 @@ def write_seeds(
     # in and out
     slots: Slots,
     tangent: wp.array2d[float],  # scratch, [n_batch, active_dof_count]
-    joint_q: wp.array2d[float],  # [n_batch, joint_coord_count]; those of seed 0 before
+    joint_q: wp.array2d[float],  # [n_batch, joint_coord_count]; on input: of seed 0
 ):
-    """Write the start configurations of the islands that have just taken an attempt, and clear their `fresh` marks."""
+    """Write the start configurations of the islands with a new attempt, and clear their `fresh` marks."""
     i, island = wp.tid()
     if slots.fresh[i, island] == 0:
         return

@@ -1,6 +1,6 @@
-"""Targets that an attempt which has ended meets: they decide if its island needs another seed.
+"""Targets met by a finished attempt: they decide if its island needs another seed.
 
-Read off the residual rows, in float32. Whether the answer is a success is judged later, in float64.
+Computed from the residual rows, in float32. Success of the answer is judged later, in float64.
 """
 
 import typing
@@ -17,7 +17,7 @@ from ik_service.solver.staged.attempts import Slots
 @wp.func
 @typing.no_type_check
 def mark_met(slots: Slots, i: int, island: int, within: bool):
-    """Note whether an ended island is within a tolerance; one miss outweighs everything."""
+    """Note whether an ended island is within a tolerance; one miss outweighs all successes."""
     if island >= 0:
         if slots.phase[i, island] >= 0:
             if not within:
@@ -39,7 +39,7 @@ def meet_target(
     # in and out
     slots: Slots,
 ):
-    """Mark the ended attempts that meet or miss a target."""
+    """Mark the ended attempts as meeting or missing a target."""
     i = wp.tid()
     ended = int(0)
     for island in range(slots.phase.shape[1]):
@@ -74,14 +74,14 @@ def meet_rows(
     weight: float,
     row_weights: wp.array2d[float],  # [1 or problems, rows of the objective]
     row_tolerances: wp.array2d[float],  # [1 or problems, rows of the objective]
-    slack: float,  # so many times the tolerances
+    slack: float,  # multiple of the tolerances
     islands: Islands,
     priorities: Priorities,
     residuals: wp.array2d[float],  # [n_batch, total_residuals]
     # in and out
     slots: Slots,
 ):
-    """Take back that targets are met where a row of an objective is not within its tolerance; after all targets."""
+    """Withdraw `met` from attempts with a row of an objective outside its tolerance; after all targets."""
     i = wp.tid()
     ended = int(0)
     for island in range(slots.phase.shape[1]):

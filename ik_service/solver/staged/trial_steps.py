@@ -1,7 +1,7 @@
-"""Second half of a Levenberg-Marquardt iteration: trial configurations, and which of them is accepted.
+"""Second half of a Levenberg-Marquardt iteration: trial configurations, and acceptance of one of them.
 
-Steps are clamped into the limits, so every accepted configuration is inside. The predicted decrease is that of the
-step actually taken. Islands share nothing: each has its own choice of candidate and its own acceptance.
+Steps are clamped into the limits, so every accepted configuration is inside. The predicted decrease belongs to the
+clamped step. Islands share nothing: each has its own choice of candidate and its own acceptance.
 """
 
 import typing
@@ -28,9 +28,9 @@ def propose(
     # out
     joint_q_trial_out: wp.array2d[float],  # [n_batch x candidates, joint_coord_count]
 ):
-    """Write the trial configurations and predict how much each lowers the cost of every running island.
+    """Write the trial configurations and predict the decrease of cost of every running island.
 
-    Steps become those actually taken.
+    On output, steps are the clamped ones.
     """
     i, k, island = wp.tid()
     if slots.running[i, island] == 0:
@@ -70,7 +70,7 @@ def propose(
 @typing.no_type_check
 def accept(
     islands: Islands,
-    body_tree: wp.array[wp.int32],  # [body_count]: -1 where nothing moves a body
+    body_tree: wp.array[wp.int32],  # [body_count]: -1 for a static body
     # trials
     candidate_damping: wp.array[float],  # [candidates]
     joint_q_trial: wp.array2d[float],  # [n_batch x candidates, joint_coord_count]
@@ -83,7 +83,7 @@ def accept(
     joint_q_out: wp.array2d[float],  # [n_batch, joint_coord_count]
     body_q_out: wp.array2d[wp.transform],  # [n_batch, body_count]
 ):
-    """Move every running island to its best trial, or raise its damping where no trial is better."""
+    """Move every running island to its best trial, or raise its damping factor if no trial is better."""
     i, island = wp.tid()
     if slots.running[i, island] == 0:
         return
@@ -99,7 +99,7 @@ def accept(
         for m in range(islands.rowadr[p, island], islands.rowadr[p, island + 1]):
             r = residuals_trial[t, islands.row[p, m]]
             norm2 += r * r
-        # NaN compares false and so loses. A step that realises next to nothing of its promise is not trusted.
+        # NaN compares false and so loses. A step with too small a gain ratio is not trusted.
         if 0.5 * norm2 < best_cost and current - 0.5 * norm2 >= GAIN_MIN * equations.predicted[t, island]:
             best = t
             best_cost = 0.5 * norm2
