@@ -1,4 +1,4 @@
-"""Kinds of rows, and how objectives are bound to a solver, those of another library too."""
+"""Kinds of rows, and binding of objectives to a solver, including objectives of another library."""
 
 import sys
 from enum import IntEnum
@@ -30,9 +30,10 @@ CONSTRAINT_ROW = wp.constant(int(RowKind.CONSTRAINT))
 
 
 def differentiates_itself(objective: Any) -> bool:
-    """Return whether an objective has a `compute_jacobian_autodiff` that is not that of its base class."""
-    # In `newton.ik` that of the base class only raises, so what its own solver evaluates without it is differentiated
-    # by the solver, as are objectives of our own base class
+    """Return whether an objective has its own `compute_jacobian_autodiff`, beyond its base class."""
+    # In `newton.ik` the method of the base class only raises. Such objectives, and objectives of our own base class,
+    # are
+    # differentiated by the solver
     for base in type(objective).__mro__:
         if "compute_jacobian_autodiff" in vars(base):
             return base.__name__ != IKObjective.__name__
@@ -40,7 +41,7 @@ def differentiates_itself(objective: Any) -> bool:
 
 
 def member_for(objective: IKObjective, mode: IKJacobianType) -> Any:
-    """Return the mode as the objective knows it: an objective of another library compares with its own enumeration."""
+    """Return the mode as a member of the enumeration of the objective's own library."""
     for base in type(objective).__mro__:
         module = sys.modules.get(base.__module__)
         for value in vars(module).values() if module is not None else ():
@@ -51,9 +52,9 @@ def member_for(objective: IKObjective, mode: IKJacobianType) -> Any:
 
 
 def bind_objective(objective: Any, solver: object, model: DeviceModel) -> None:
-    """Bind an objective to a solver, by the hooks that it has."""
-    # Raises ObjectiveError where it is no objective, or bound to another solver, UnknownNameError where it names a link
-    # that the robot has not
+    """Bind an objective to a solver, by its hooks."""
+    # Raises ObjectiveError if the object is no objective, or is bound to another solver, UnknownNameError for a link
+    # not in the robot
     require_contract(objective)
     bind_solver = getattr(objective, "bind_solver", None)
     if bind_solver is not None:
@@ -64,14 +65,14 @@ def bind_objective(objective: Any, solver: object, model: DeviceModel) -> None:
 
 
 def release_objective(objective: Any, solver: object) -> None:
-    """Let an objective be bound to another solver, if it was bound to this one."""
+    """Release an objective for other solvers, if bound to this one."""
     release = getattr(objective, "release_solver", None)
     if release is not None:
         release(solver)
 
 
 def require_contract(objective: Any) -> None:
-    """Check that an object has the hooks of an objective; the ObjectiveError names the one that is missing."""
+    """Check that an object has the hooks of an objective; the ObjectiveError names a missing one."""
     hooks = (
         "residual_dim",
         "compute_residuals",
@@ -90,20 +91,20 @@ def require_contract(objective: Any) -> None:
 
 
 def is_constraint(objective: object) -> bool:
-    """Return whether rows of an objective are those of a loop that the robot closes."""
+    """Return whether rows of an objective belong to a loop closed by the robot."""
     return getattr(objective, "is_constraint", False) is True
 
 
 def is_robot_constraint(objective: object) -> bool:
-    """Return whether an objective stands for a constraint of the robot, by whose name reports call it."""
+    """Return whether an objective belongs to a constraint of the robot, with its name as label in reports."""
     return is_constraint(objective) and getattr(objective, "label", None) is not None
 
 
 def is_secondary(objective: object) -> bool:
-    """Return whether rows of an objective yield to those of priority 0; those of other libraries do not."""
+    """Return whether rows of an objective have lower priority than priority 0; never for other libraries."""
     return getattr(objective, "priority", 0) == 1 and not is_constraint(objective)
 
 
 def has_row_tolerances(objective: object) -> TypeGuard[ExpressionObjective]:
-    """Return whether rows of an objective have tolerances, which only those stated as expressions can."""
+    """Return whether rows of an objective have tolerances; only expressions can have them."""
     return isinstance(objective, ExpressionObjective) and objective.has_row_tolerances

@@ -1,7 +1,7 @@
 """Residual blocks of all objectives: their layout, and the evaluation of residuals and Jacobians.
 
-The blocks stand one after another in the order of the objectives. Every hook gets the full model; followers and locked
-joints appear as what they are, and the map to the active DOFs comes later.
+The blocks are in the order of the objectives. Every hook gets the full model, with followers and locked joints as
+ordinary joints; the map to the active DOFs is applied later.
 """
 
 import typing
@@ -22,12 +22,12 @@ from ik_service.solver.rows.binding import RowKind, differentiates_itself, is_co
 from ik_service.solver.rows.gradients import RowGradients, RowGroups
 from objectives import IKJacobianType, IKObjective, ObjectiveError
 
-MOSTLY = 0.25  # share of a Jacobian above which clearing all of it is faster than clearing what can differ from zero
+MOSTLY = 0.25  # share of nonzero entries above which clearing a whole Jacobian is faster
 
 
 @dataclass(frozen=True)
 class Poses:
-    """Configurations of a batch and what follows from them."""
+    """Configurations of a batch, with their body poses and residuals."""
 
     joint_q: wp.array[Any]  # coordinates, [n, joint_coord_count]
     body_q: wp.array[Any]  # body poses in the world frame, [n, body_count]
@@ -49,14 +49,14 @@ class Poses:
 
 
 def kind_of(objective: IKObjective) -> RowKind:
-    """Return the kind of the rows of an objective that is not that of a target."""
+    """Return the kind of the rows of an objective, except targets."""
     return RowKind.CONSTRAINT if is_constraint(objective) else RowKind.SOFT
 
 
 class Rows:
     """The objectives of a solver, laid out as blocks of one residual vector."""
 
-    on_host: bool | None = None  # whether hooks of an objective compute on the host; None until that is known
+    on_host: bool | None = None  # whether hooks of an objective compute on the host; None if unknown
 
     def __init__(
         self,
@@ -67,30 +67,30 @@ class Rows:
         mode: IKJacobianType,
     ) -> None:
         self.model, self.objectives, self.mode = model, (*targets, *others), mode
-        self.others = tuple(others)  # the objectives that are not those of targets, in the order of their blocks
+        self.others = tuple(others)  # the objectives without the targets, in the order of their blocks
         self.kinds = (*(RowKind.TARGET for _ in targets), *map(kind_of, others))  # `RowKind` of each objective's rows
-        # numbers of the objectives whose rows yield to those of targets and of objectives of priority 0
+        # numbers of the objectives with lower-priority rows
         self.secondary = [len(targets) + k for k, objective in enumerate(others) if is_secondary(objective)]
         self.sizes = [objective.residual_dim() for objective in self.objectives]  # number of rows of each objective
-        self.start = [sum(self.sizes[:k]) for k in range(len(self.sizes))]  # first row of each
+        self.start = [sum(self.sizes[:k]) for k in range(len(self.sizes))]  # first row of each objective
         self.count = sum(self.sizes)  # number of rows
         self.row_kind = np.repeat(np.array(self.kinds, np.int32), self.sizes)  # `RowKind` of each row, int32 [count]
         self._cleared: tuple[wp.array[Any], ...] | None = None
         # whether each objective is differentiated by a tape
         self.taped = [mode is IKJacobianType.AUTODIFF or not o.supports_analytic() for o in self.objectives]
-        # whether it does that in a hook of its own
+        # whether the objective has its own hook for this
         self.hooked = [taped and differentiates_itself(o) for o, taped in zip(self.objectives, self.taped, strict=True)]
-        # objectives of whose rows two have shared a backward pass and a DOF, int32 [objectives]
+        # 1 for objectives with two rows of a common DOF in one backward pass, int32 [objectives]
         self.mixed = wp.zeros(len(self.sizes), dtype=wp.int32, device=model.device)
         self._groups = [RowGroups.single(size, model.joint_dof_count, model.device) for size in self.sizes]
 
     def of_kind(self, kind: RowKind) -> list[int]:
-        """Return the numbers of the objectives whose rows are of a kind."""
+        """Return the numbers of the objectives with rows of a kind."""
         return [k for k, own in enumerate(self.kinds) if own is kind]
 
     def set_support(self, dofs: NDArray[np.bool_], probed: NDArray[np.bool_], apart: NDArray[np.bool_]) -> None:
-        """Say which entries of the Jacobian can differ from zero; the others are written once, when it is allocated."""
-        # `dofs` are those that each row can depend on, bool [rows, joint_dof_count]; `probed` rows may depend on others
+        """Set which entries of the Jacobian can differ from zero; the others are written once, at allocation."""
+        # `dofs`: support of each row, bool [rows, joint_dof_count]; `probed` rows may depend on other DOFs
         # as well, bool [rows]; rows of objectives `apart` are differentiated one by one
         for k, (objective, start) in enumerate(zip(self.objectives, self.start, strict=True)):
             block = slice(start, start + objective.residual_dim())
@@ -107,17 +107,17 @@ class Rows:
 
     @property
     def checked_otherwise(self) -> NDArray[np.bool_]:
-        """Rows of which a second backward pass shows a dependence beside their support, bool [rows]."""
+        """Rows with a second backward pass to detect dependence outside their support, bool [rows]."""
         twice = [groups.factor is not None for groups in self._groups]
         return np.repeat(twice, [objective.residual_dim() for objective in self.objectives])
 
     @property
     def has_gradients(self) -> bool:
-        """True where poses have gradients, for backward passes from their residuals."""
+        """Return whether poses have gradients, for backward passes from their residuals."""
         return any(taped and not hooked for taped, hooked in zip(self.taped, self.hooked, strict=True))
 
     def bind(self, n_batch: int, problem_idx: wp.array[Any]) -> None:
-        """Tell every objective its place in a batch of `n_batch` lines; may be repeated for another batch."""
+        """Set the place of every objective in a batch of `n_batch` lines; may be repeated for another batch."""
         for objective, start, taped in zip(self.objectives, self.start, self.taped, strict=True):
             objective.set_batch_layout(self.count, start, n_batch)
             objective.bind_device(self.model.device)
@@ -128,7 +128,7 @@ class Rows:
             objective.init_buffers(model=self.model, jacobian_mode=member_for(objective, mode))
 
     def bind_data(self) -> None:
-        """Bring the objectives' data to the device, without the kernels of a batch."""
+        """Copy the objectives' data to the device, without the kernels of a batch."""
         for objective, start in zip(self.objectives, self.start, strict=True):
             objective.set_batch_layout(self.count, start, 1)
             objective.bind_device(self.model.device)
@@ -137,8 +137,8 @@ class Rows:
         self, poses: Poses, tapes: "RowTapes | None" = None, stale: "wp.array[Any] | None" = None
     ) -> None:
         """Write body poses and the residuals of all objectives."""
-        # The tapes record the launches of objectives whose Jacobian is asked for next. `stale` is 0 for the lines that
-        # have their body poses already, int32 [n].
+        # The tapes record the launches of objectives to be differentiated next. `stale` is 0 for lines with valid
+        # body poses, int32 [n].
         forward_kinematics(self.model, poses.joint_q, poses.body_q, stale)
         self._compute_blocks(poses, tapes)
 
@@ -152,7 +152,7 @@ class Rows:
     def compute_jacobian(
         self, poses: Poses, joint_S_s: wp.array[Any], jacobian: wp.array[Any], tapes: "RowTapes"
     ) -> None:
-        """Write joint_S_s and the Jacobian at poses on which `compute_residuals` has just run, with the same tapes."""
+        """Write joint_S_s and the Jacobian at poses just evaluated by `compute_residuals` with the same tapes."""
         self._clear(jacobian)
         if not all(self.hooked):
             motion_subspace(self.model, poses.body_q, joint_S_s)
@@ -168,7 +168,7 @@ class Rows:
             tapes.call_hooks(poses.joint_q, jacobian)
 
     def _clear(self, jacobian: wp.array[Any]) -> None:
-        """Zero what the hooks may leave alone, and nothing else: most of a large Jacobian is never touched."""
+        """Zero the entries not written by all hooks, and nothing else: most of a large Jacobian never changes."""
         if self._cleared is None:
             jacobian.zero_()
         else:
@@ -178,9 +178,10 @@ class Rows:
 
 @contextmanager
 def _checked_arrays(objective: Any, device: wp.Device) -> Iterator[None]:
-    """Let no hook of an objective launch a GPU kernel on arrays that the GPU cannot reach."""
-    # Warp does not look unless it is told to, and the access to such an array ends the GPU's context for all of the
-    # process. Hooks run where launches are recorded, so a solve pays nothing for it. The ObjectiveError names kernel,
+    """Forbid GPU kernels of an objective's hooks on arrays out of reach of the GPU."""
+    # Warp checks this only on request, and access to such an array ends the GPU's context for the whole
+    # process. Hooks run while launches are recorded, so the check costs a solve nothing. The ObjectiveError names
+    # kernel,
     # argument and devices.
     before, relaxed = wp.config.launch_array_access_mode, wp.config.LaunchArrayAccessMode.RELAXED
     if not device.is_cuda or before != relaxed:
@@ -209,7 +210,7 @@ def _clear_rows(
 
 
 class RowTapes:
-    """Tapes of the objectives that are differentiated by them, over one set of poses."""
+    """Tapes of the objectives differentiated by tapes, over one set of poses."""
 
     def __init__(self, rows: Rows, poses: Poses) -> None:
         self._rows = rows
@@ -220,7 +221,7 @@ class RowTapes:
             self._step = StepTape(rows, len(poses.joint_q), poses.problem_idx)
 
     def recording(self, k: int) -> AbstractContextManager[Any]:
-        """Return what records the launches of an objective, if they are to be differentiated here."""
+        """Return a context that records the launches of an objective, if differentiated here."""
         if k not in self._own:
             return nullcontext()
         self._own[k] = wp.Tape()
@@ -229,11 +230,11 @@ class RowTapes:
     def differentiate(
         self, k: int, rows: tuple[int, RowGroups], joint_S_s: wp.array[Any], jacobian: wp.array[Any]
     ) -> None:
-        """Write the block of one objective from what has been recorded; see `RowGradients.differentiate`."""
+        """Write the block of one objective from its recorded launches; see `RowGradients.differentiate`."""
         self._gradients.differentiate(self._own[k], rows, joint_S_s, jacobian, self._rows.mixed[k : k + 1])
 
     def call_hooks(self, joint_q: wp.array[Any], jacobian: wp.array[Any]) -> None:
-        """Let the objectives that do it themselves write their blocks."""
+        """Let objectives with their own hook write their blocks."""
         rows, step = self._rows, self._step
         step.record(rows, joint_q)
         for objective, start, hooked in zip(rows.objectives, rows.start, rows.hooked, strict=True):
@@ -244,7 +245,7 @@ class RowTapes:
 
 
 class StepTape:
-    """A tape from a step in the DOFs to the residuals, recorded anew at every configuration."""
+    """A tape from a step in the DOFs to the residuals, recorded again at every configuration."""
 
     def __init__(self, rows: Rows, n_batch: int, problem_idx: wp.array[Any]) -> None:
         self.poses = Poses.allocate(rows.model, n_batch, rows.count, problem_idx, requires_grad=True)

@@ -1,9 +1,9 @@
-"""Jacobians of objectives that have none of their own, by backward passes over nothing but their own launches.
+"""Jacobians of objectives without their own, by backward passes over their own launches only.
 
 A pass ends at the gradients by body poses and coordinates. From there the motion subspace leads to the DOFs: a body's
-gradient is a force on it, forces are summed up from the tips of the tree to its root, and a DOF feels that of its
-body. One pass serves several rows that share no DOF. Where the support of rows is only what probes have shown, a second
-pass with other factors tells whether two of them do share one; then every row gets a pass of its own, for good.
+gradient is a force on the body, forces are summed from the tips of the tree to its root, and a DOF takes the force on
+its body. One pass serves several rows without a common DOF. If the support of rows is known from probes alone, a second
+pass with other factors detects two rows of a common DOF; then every row gets its own pass, permanently.
 """
 
 import typing
@@ -20,23 +20,23 @@ from ik_service.robots import DeviceModel, JointType
 
 BALL = wp.constant(int(JointType.BALL))
 FLOATING = wp.constant(int(JointType.FLOATING))
-PASS_ROWS_MAX = 64  # of a pass that is checked: factors from 2^-32 to 2^31 stay far from the ends of float32
-PASSES_APART = wp.constant(1.0e-4)  # share of an entry by which the passes may differ from their factor, by rounding
+PASS_ROWS_MAX = 64  # of a checked pass: factors from 2^-32 to 2^31 stay far from the ends of float32
+PASSES_APART = wp.constant(1.0e-4)  # allowed relative difference of the passes, by rounding
 
 
 @dataclass(frozen=True)
 class RowGroups:
-    """Rows of an objective that share a backward pass."""
+    """Rows of an objective with a common backward pass."""
 
     count: int  # number of passes
     of_row: wp.array[Any]  # pass of each row, int32 [rows]
-    row: wp.array[Any]  # row that an entry of a pass belongs to, -1 for none, int32 [passes, joint_dof_count]
-    factor: "wp.array[Any] | None"  # factor of each row in the second pass, [rows]; None where there is none
+    row: wp.array[Any]  # row of each entry of a pass, -1 for none, int32 [passes, joint_dof_count]
+    factor: "wp.array[Any] | None"  # factor of each row in the second pass, [rows]; None without a second pass
 
     @classmethod
     def of(cls, support: NDArray[np.bool_], device: wp.Device, *, probed: bool) -> "RowGroups":
-        """Group rows by the DOFs that each can depend on, bool [rows, joint_dof_count]."""
-        # Probed rows may depend on others as well
+        """Group rows by their support, bool [rows, joint_dof_count]."""
+        # Probed rows may depend on other DOFs as well
         groups = disjoint_rows(support, PASS_ROWS_MAX if probed else len(support))
         if 2 * len(groups) >= len(support) and (probed or len(groups) == len(support)):
             return cls.single(len(support), support.shape[1], device)
@@ -50,7 +50,7 @@ class RowGroups:
 
     @classmethod
     def single(cls, rows: int, dofs: int, device: wp.Device) -> "RowGroups":
-        """Give every row a pass of its own."""
+        """Give every row its own pass."""
         of_row = np.arange(rows, dtype=np.int32)
         each = np.repeat(of_row[:, None], dofs, axis=1)
         return cls(rows, _integers(of_row, device), _integers(each, device), None)
@@ -61,7 +61,7 @@ def _integers(values: NDArray[np.int32], device: wp.Device) -> wp.array[Any]:
 
 
 def disjoint_rows(support: NDArray[np.bool_], most: int) -> list[list[int]]:
-    """Return groups of at most so many rows no two of which depend on one DOF."""
+    """Return groups of at most `most` rows, without a common DOF in a group."""
     groups: list[list[int]] = []
     taken: list[NDArray[np.bool_]] = []
     for r, own in enumerate(support):
@@ -101,7 +101,7 @@ def _sum_forces(
     body_q: wp.array2d[wp.transform],  # [n, body_count]
     gradient: wp.array2d[wp.transform],  # [n, body_count]
     # out
-    force_out: wp.array2d[wp.spatial_vector],  # [n, body_count]: on a body and all that it carries, at its origin
+    force_out: wp.array2d[wp.spatial_vector],  # [n, body_count]: force on a body and its descendants, at its origin
 ):
     i = wp.tid()
     count = joint_parent.shape[0]
@@ -130,7 +130,7 @@ def take_entry(
     jacobian: wp.array3d[float],
     mixed: wp.array[wp.int32],
 ):
-    """Write an entry of the Jacobian; in a second pass, note where it is not that of one row."""
+    """Write an entry of the Jacobian; in a second pass, mark an entry that mixes rows."""
     if factor.shape[0] == 0:
         if row >= 0:
             jacobian[i, start + row, dof] = value
@@ -169,7 +169,7 @@ def _store_entries(
         c = joint_q_start[j]
         d = joint_qd_start[j]
         count = joint_qd_start[j + 1] - d
-        sums = int(count)  # DOFs that are added to a coordinate
+        sums = int(count)  # DOFs added to a coordinate
         turn = wp.vec3(0.0)
         if kind == BALL or kind == FLOATING:
             sums = count - 3
@@ -185,7 +185,7 @@ def _store_entries(
                 value = turn[k - sums]
             if has_force != 0:
                 axis = wp.spatial_bottom(joint_S_s[i, d + k])
-                if wp.length_sq(axis) > 0.0:  # about the body's origin, so that what lies there gives an exact zero
+                if wp.length_sq(axis) > 0.0:  # about the body's origin, so that forces there give an exact zero
                     value += wp.dot(axis, wp.spatial_bottom(force[i, j]))
                 else:
                     value += wp.dot(wp.spatial_top(joint_S_s[i, d + k]), wp.spatial_top(force[i, j]))
@@ -193,7 +193,7 @@ def _store_entries(
 
 
 class RowGradients:
-    """Backward passes of objectives over one set of poses, coordinates and rows, which all have gradients."""
+    """Backward passes of objectives over one set of poses, coordinates and rows, all with gradients."""
 
     def __init__(
         self, model: DeviceModel, body_q: wp.array[Any], joint_q: wp.array[Any], residuals: wp.array[Any]
@@ -202,7 +202,7 @@ class RowGradients:
         dtype = typing.cast(type, wp.spatial_vector)
         self._force = wp.zeros(body_q.shape, dtype=dtype, device=model.device)
         self._ones = wp.zeros(0, dtype=wp.float32, device=model.device)
-        for kernel in (_seed_rows, _sum_forces, _store_entries):  # not while a graph is recorded
+        for kernel in (_seed_rows, _sum_forces, _store_entries):  # forbidden during recording of a graph
             wp.load_module(kernel.module, device=model.device)
 
     def differentiate(
@@ -211,7 +211,7 @@ class RowGradients:
         rows: tuple[int, RowGroups],  # its first row, and the groups of its rows
         joint_S_s: wp.array[Any],  # motion subspace, [n, joint_dof_count]
         jacobian: wp.array[Any],  # out, [n, total_residuals, joint_dof_count]
-        mixed: wp.array[Any],  # out, int32 [1]: set to 1 where rows of a group depend on one DOF
+        mixed: wp.array[Any],  # out, int32 [1]: set to 1 if rows of a group have a common DOF
     ) -> None:
         """Write the block of one objective."""
         start, groups = rows
@@ -237,7 +237,7 @@ class RowGradients:
 
     @staticmethod
     def _is_read(tape: wp.Tape, gradient: wp.array[Any]) -> bool:
-        """Return whether a backward pass can have written into a gradient, views of it included."""
+        """Return whether a backward pass can have written into a gradient, including its views."""
         first, last = gradient.ptr, gradient.ptr + gradient.capacity
         written = [g for g in tape.gradients.values() if isinstance(g, wp.array)]
         return any(first <= g.ptr < last for g in written)

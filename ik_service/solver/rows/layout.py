@@ -1,4 +1,4 @@
-"""The rows of a solver: which objective has which, and which trees they depend on."""
+"""The rows of a solver: rows of each objective, and trees in the support of each row."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class RowLayout:
-    """Rows of the objectives of a solver, and what they depend on.
+    """Rows of the objectives of a solver, and their support.
 
     Raises:
         ObjectiveError: An objective breaks its contract or is bound to another solver.
-        UnknownNameError: An objective names a link that the robot does not have.
+        UnknownNameError: An objective names a link not in the robot.
     """
 
     incidence: NDArray[np.bool_]  # whether a row can depend on a DOF of a tree, bool [rows, trees]
@@ -41,11 +41,11 @@ class RowLayout:
         for objective in (*targets, *others):
             bind_objective(objective, solver, model)
         self.rows = Rows(model, targets, others, mode)  # residual rows of all objectives
-        self.support = Support(model, self.rows)  # DOFs that each row can depend on
+        self.support = Support(model, self.rows)  # support: DOFs of each row
         self.refresh()
 
     def of_kind(self, kind: RowKind) -> "Self":
-        """Return the layout of the rows of one kind alone; their objectives stay bound as they are."""
+        """Return the layout of the rows of one kind alone; their objectives stay bound."""
         found = copy(self)
         found.rows = Rows(self._model, [], [self.rows.objectives[k] for k in self.rows.of_kind(kind)], self.rows.mode)
         found.support = Support(self._model, found.rows)
@@ -53,7 +53,7 @@ class RowLayout:
         return found
 
     def coordinates_of(self, *kinds: RowKind) -> NDArray[np.bool_]:
-        """Return which coordinates rows of some kinds can depend on, bool [joint_coord_count]."""
+        """Return the coordinates in the support of rows of some kinds, bool [joint_coord_count]."""
         robot, of_kinds = self._model.robot, np.zeros(self.rows.count, dtype=bool)
         for k in (k for kind in kinds for k in self.rows.of_kind(kind)):
             of_kinds[self.rows.start[k] : self.rows.start[k] + self.rows.objectives[k].residual_dim()] = True
@@ -62,7 +62,7 @@ class RowLayout:
         return np.repeat(np.isin(np.arange(len(robot.joint_names)), joints), np.diff(robot.joint_q_start))
 
     def refresh(self) -> None:
-        """Take in the support as it is known now."""
+        """Update trees and structure from the present support."""
         trees = self._model.robot.trees
         self.incidence = self.support.trees
         self.structure = row_structure(self.incidence, trees.active_treeid, trees.coordinate_treeid, self._model.device)

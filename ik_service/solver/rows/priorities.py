@@ -1,12 +1,12 @@
-"""Rows that yield to others of an island: the factors that make them light, and their use on the device.
+"""Priorities of rows in an island: the factors of lower-priority rows, and their use on the device.
 
-A row of weight w beside others of weight 1 moves these from where they would be by something like w^2. So the factor
-makes the heaviest of the rows that yield a small share of the lightest to which they do, whatever their weights are:
-what the latter leave open is decided by the former.
+A row of weight w beside others of weight 1 shifts their solution by an amount of order w^2. So the factor makes the
+heaviest lower-priority row a small share of the lightest higher-priority row, for any weights: lower-priority rows act
+in the null space of higher ones.
 
-Rows to which others yield are curves, along which steps are the shorter, the lighter the others are. So an attempt
-begins with `SECONDARY_SHARE` and ends with `STAGE` of that, at once where nothing more is gained in the staged engine,
-step by step in the compiled one: then the rows that come first are met as well as alone.
+This null space is curved, and steps along it become shorter with lighter lower-priority rows. So an attempt begins with
+`SECONDARY_SHARE` and ends with `STAGE` times this factor: at once in the staged engine, when nothing more is gained,
+and step by step in the compiled one. Then the higher-priority rows are met as well as alone.
 """
 
 import typing
@@ -24,26 +24,26 @@ from ik_service.solver.rows.blocks import Rows
 SECONDARY_SHARE = 2.0**-6
 SHARE = wp.constant(SECONDARY_SHARE)
 STAGE = wp.constant(SECONDARY_STAGE["float32"])
-# Beside constraints, which are met in float64 afterwards: objectives without targets, and all rows in the last stage
+# Beside constraints, closed in float64 afterwards: objectives without targets, and all rows in the last stage
 CONSTRAINED_SHARE = wp.constant(2.0**-2)
 CONSTRAINED_STAGE = wp.constant(2.0**-5)
 STAGE_STEPS = wp.constant(SECONDARY_STAGE_STEPS)
 HEAVIEST = wp.constant(3.0e38)
-EXPONENT_MAX = 50  # of the factor: float32 has to hold its square, in the last stage too
+EXPONENT_MAX = 50  # of the factor: its square must fit float32, in the last stage too
 LEAST_SCALE = wp.constant(2.0**-EXPONENT_MAX)
 
 
 def secondary_scale(
     weights: NDArray[np.floating],  # weights of the rows of an island, [rows, 1 or n]
-    primary: NDArray[np.bool_],  # rows that come first, [rows, 1 or n]
-    secondary: NDArray[np.bool_],  # rows that yield to them, [rows, 1 or n]
-    # what their heaviest weight is to be of the lightest primary one, or that of each column
+    primary: NDArray[np.bool_],  # higher-priority rows, [rows, 1 or n]
+    secondary: NDArray[np.bool_],  # lower-priority rows, [rows, 1 or n]
+    # heaviest secondary weight as a share of the lightest primary one, in all columns or in each
     share: float | NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Return the factor of the rows that yield, a power of two, so that it rounds nothing.
+    """Return the factor of lower-priority rows, a power of two, so that products are exact.
 
     Returns:
-        A factor for each column of the weights, 1 where there are not rows of both kinds, [n].
+        A factor for each column of the weights, 1 without rows of both kinds, [n].
     """
     lightest = np.where(primary, weights, np.inf).min(axis=0, initial=np.inf).astype(np.float64)
     heaviest = np.where(secondary, weights, 0.0).max(axis=0, initial=0.0).astype(np.float64)
@@ -56,17 +56,17 @@ def secondary_scale(
 class Priorities:
     """Kinds of the rows, the lower-priority rows, and their factors."""
 
-    yields: wp.array[wp.int32]  # [rows]: 1 for those that do, beside targets
+    yields: wp.array[wp.int32]  # [rows]: 1 for lower-priority rows, beside targets
     kind: wp.array[wp.int32]  # [rows]: `RowKind`
     # Factors in each island, [problem_capacity, trees]:
-    scale: wp.array2d[wp.float32]  # of those that do
-    stage: wp.array2d[wp.float32]  # of these again in the last stage
-    first_scale: wp.array2d[wp.float32]  # of others that are no constraints; 1 where there are none of these
-    first_stage: wp.array2d[wp.float32]  # of these again in the last stage
+    scale: wp.array2d[wp.float32]  # of lower-priority rows
+    stage: wp.array2d[wp.float32]  # further factor of `scale` in the last stage
+    first_scale: wp.array2d[wp.float32]  # of other rows except constraints; 1 without constraints
+    first_stage: wp.array2d[wp.float32]  # further factor of `first_scale` in the last stage
 
 
 def priorities_of(rows: Rows, capacity: int, trees: int) -> Any:
-    """Return the `Priorities` of rows; the factors have yet to be written."""
+    """Return the `Priorities` of rows; the factors are written later."""
     found: Any = Priorities()
     yields = np.zeros(rows.count, np.int32)
     for k in rows.secondary:
@@ -96,14 +96,14 @@ def scale_of_weights(share: float, lightest2: float, heaviest2: float):
 @wp.func
 @typing.no_type_check
 def yielding_scale(priorities: Priorities, p: int, island: int, stage: float):
-    """Return the factor of rows that yield beside targets, in a stage: 1 is the first."""
+    """Return the factor of lower-priority rows beside targets, in a stage: 1 is the first."""
     return priorities.scale[p, island] * wp.where(stage == 1.0, 1.0, priorities.stage[p, island])
 
 
 @wp.func
 @typing.no_type_check
 def first_row_scale(priorities: Priorities, p: int, island: int, stage: float):
-    """Return the factor of rows that are no constraints and do not yield beside targets."""
+    """Return the factor of rows except constraints and lower-priority rows beside targets."""
     return priorities.first_scale[p, island] * wp.where(stage == 1.0, 1.0, priorities.first_stage[p, island])
 
 
@@ -145,7 +145,7 @@ def scale_residuals(
     # in and out
     residuals: wp.array2d[float],  # [n, total_residuals]
 ):
-    """Multiply the rows that yield with their factor and that of the stage of their slot."""
+    """Multiply lower-priority rows with their factor and the factor of the stage of their slot."""
     i = wp.tid()
     p = problem_idx[i]
     slot = i / (residuals.shape[0] / stage.shape[0])
@@ -174,7 +174,7 @@ def scale_jacobian(
     # in and out
     jacobian: wp.array3d[float],  # [n, total_residuals, joint_dof_count]
 ):
-    """Multiply the derivatives of the rows that yield alike."""
+    """Multiply the derivatives of lower-priority rows with the same factors."""
     i = wp.tid()
     for row in range(jacobian.shape[1]):
         scale = scale_in_slot(priorities, islands, stage, i, problem_idx[i], row)

@@ -1,8 +1,8 @@
-"""DOFs that each row can depend on: as its objective states, or else as its Jacobian shows.
+"""Support of each row, the DOFs in its argument: as stated by its objective, or else as shown by its Jacobian.
 
-An objective that does not state its support gets the union of the non-zero entries over several random configurations,
-also beyond the limits, where penalties act. Every Jacobian of a solve is compared with it; an entry in a tree that is
-not in the union extends it, and the solve is done again.
+An objective without a stated support gets the union of the nonzero entries over several random configurations, also
+beyond the limits, where penalties act. Every Jacobian of a solve is compared with this union; an entry in a tree
+outside the union extends the support, and the solve is repeated.
 """
 
 import typing
@@ -18,8 +18,8 @@ from ik_service.solver.rows.binding import RowKind
 from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
 from objectives import IKObjective
 
-PROBES = 8  # random configurations at which a Jacobian is looked at
-BEYOND = 1.6  # how far they reach, in half ranges
+PROBES = 8  # random configurations for probes of a Jacobian
+BEYOND = 1.6  # reach of the probes, in half ranges
 
 
 class Support:
@@ -38,7 +38,7 @@ class Support:
                 self.dofs[block] = stated
         if self._probed.any():
             self.dofs[self._probed] = _probe(model, rows)[self._probed]
-        self._apart = np.zeros(len(rows.objectives), dtype=bool)  # objectives whose rows share no backward pass
+        self._apart = np.zeros(len(rows.objectives), dtype=bool)  # objectives with one backward pass per row
         self._unexpected: wp.array[Any] | None = None
         self._rows.set_support(self.dofs, self._probed, self._apart)
         self._make_check()
@@ -52,14 +52,14 @@ class Support:
 
     @property
     def active_dofs(self) -> NDArray[np.bool_]:
-        """Active DOFs that any row can depend on, bool [active_dof_count]."""
+        """Active DOFs in the support of any row, bool [active_dof_count]."""
         active = self._model.robot.dof_active
         found = np.zeros(self._model.active_dof_count, dtype=bool)
         found[active[self.dofs.any(axis=0) & (active >= 0)]] = True
         return found
 
     def record_check(self, jacobian: wp.array[Any], running: wp.array[Any]) -> None:
-        """Note entries of a Jacobian in trees that the probed support lacks; recorded with the iteration."""
+        """Note entries of a Jacobian in trees outside the probed support; recorded with the iteration."""
         if self._unexpected is not None and len(self._checked) > 0:
             wp.launch(
                 _note_unexpected,
@@ -70,7 +70,7 @@ class Support:
             )
 
     def extend(self) -> bool:
-        """Take in what a solve has noted since the last call; return whether that changed anything."""
+        """Extend the support by entries noted in solves since the last call; return whether anything changed."""
         if self._unexpected is None:
             return False
         unexpected, mixed = self._unexpected.numpy() != 0, self._rows.mixed.numpy() != 0
@@ -116,13 +116,13 @@ def _note_unexpected(
 
 
 def stated_support(objective: IKObjective, model: DeviceModel) -> NDArray[np.bool_] | None:
-    """Return the support that an objective states, [residual_dim, joint_dof_count], or None."""
+    """Return the support stated by an objective, [residual_dim, joint_dof_count], or None."""
     row_support = getattr(objective, "row_support", None)
     return None if row_support is None else row_support(model)
 
 
 def _probe(model: DeviceModel, rows: Rows) -> NDArray[np.bool_]:
-    """Non-zero entries of the Jacobian at any of several random configurations."""
+    """Return the nonzero entries of the Jacobian at any of several random configurations."""
     robot, device = model.robot, model.device
     problem_idx = wp.zeros(PROBES, dtype=wp.int32, device=device)
     rows.bind(PROBES, problem_idx)
@@ -140,12 +140,12 @@ def _probe(model: DeviceModel, rows: Rows) -> NDArray[np.bool_]:
 
 
 def touched_dofs(model: DeviceModel, support: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which active DOFs rows of a support [rows, joint_dof_count] can depend on, bool [active_dof_count]."""
+    """Return the active DOFs of all rows of a support [rows, joint_dof_count], bool [active_dof_count]."""
     return np.asarray(active_columns(model, support).any(axis=0))
 
 
 def active_columns(model: DeviceModel, support: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which active DOFs each row of a support can depend on, bool [rows, active_dof_count]."""
+    """Return the active DOFs of each row of a support, bool [rows, active_dof_count]."""
     active = model.robot.dof_active
     touched = np.zeros((len(support), model.active_dof_count), dtype=bool)
     for dof in np.flatnonzero(active >= 0):
@@ -156,7 +156,7 @@ def active_columns(model: DeviceModel, support: NDArray[np.bool_]) -> NDArray[np
 
 
 def rotation_dofs(model: DeviceModel) -> list[slice]:
-    """Return the active DOFs of every rotation that has a quaternion."""
+    """Return the active DOFs of every rotation with a quaternion."""
     robot = model.robot
     starts = [int(robot.dof_active[robot.joint_qd_start[joint + 1] - 3]) for joint in robot.quaternion_starts]
     return [slice(active, active + 3) for active in starts if active >= 0]

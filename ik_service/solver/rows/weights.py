@@ -1,7 +1,7 @@
-"""Weights of the rows of a solve, as the caller means them: 1 is 1/m or 1/rad; of targets, 1 per unit of length.
+"""Weights of the rows of a solve, in the caller's units: 1 is 1/m or 1/rad; for targets, 1 per unit of length.
 
-Which rows are on decides how problems fall into islands, and so what is recorded for them. The values do not: they
-are data, from which each island has its scale.
+The set of active rows decides the islands of problems, and so the recordings for them. The values are data: each island
+takes its scale from them.
 """
 
 from collections.abc import Sequence
@@ -28,34 +28,35 @@ class RowWeights:
     """Weights of all rows."""
 
     lines: Float32Array  # one line for all problems or one each, shape [1 or problem_count, rows]
-    is_common: bool = True  # whether it is one for all, however many problems there are
-    kind: NDArray[np.int32] | None = None  # `RowKind` of each row, [rows]; None where all are rows of targets
-    # which rows yield to the others of an island with targets, bool [rows]; None where none does; all yield to those of
-    # the kind CONSTRAINT
+    is_common: bool = True  # whether one line serves any number of problems
+    kind: NDArray[np.int32] | None = None  # `RowKind` of each row, [rows]; None if all are rows of targets
+    # lower-priority rows in an island with targets, bool [rows]; None for none; all rows have lower priority than the
+    # kind
+    # CONSTRAINT
     secondary: NDArray[np.bool_] | None = None
 
     @cached_property
     def stamp(self) -> bytes:
-        """Equal where the values are."""
+        """Return a key of the values."""
         return self.lines.tobytes()
 
     @cached_property
     def on(self) -> NDArray[np.bool_] | None:
-        """Rows that have a weight that is not 0 or less, bool [rows]; None where problems differ in that."""
-        on = ~(self.lines <= 0.0)  # NaN is on, so that the solve sees it
+        """Rows of weight above 0, bool [rows]; None if problems differ."""
+        on = ~(self.lines <= 0.0)  # NaN is on, to be found by the solve
         return np.asarray(on[0]) if (on == on[0]).all() else None
 
     @cached_property
     def pattern(self) -> bytes | None:
-        """Equal where the same rows are on; None where problems differ in that."""
+        """Return a key of the rows that are on; None if problems differ."""
         return None if self.on is None else self.on.tobytes()
 
 
 class TargetWeights:
-    """Weights of targets, which stay from solve to solve.
+    """Weights of targets, kept from solve to solve.
 
-    Row weights of two axes are lines of problems, even where there is one. Floors, which scale with weights, scale with
-    the robot's length unit.
+    Row weights of two axes are lines of problems, even a single line. Floors scale with the weights, and so with the
+    robot's length unit.
     """
 
     def __init__(self, targets: Sequence[Target], length_unit: float) -> None:
@@ -67,7 +68,7 @@ class TargetWeights:
     def with_objectives(self, given: bytes, objectives: Sequence[IKObjective], problem_count: int) -> RowWeights:
         """Return the weights of all rows in a solve; `given` as in `InputArrays` without its first number."""
         # Rows of a target without positions or orientations are off
-        if self._is_common and not objectives:  # the most frequent solve, of which nothing is computed twice
+        if self._is_common and not objectives:  # the most frequent solve, with cached weights
             known = self._known.get(given)
             if known is None:
                 known = self._known[given] = RowWeights(np.hstack(self._given(given)))
@@ -79,7 +80,7 @@ class TargetWeights:
         kind, secondary = np.repeat(np.array(kinds, np.int32), widths), np.repeat(yields, widths)
         if self._is_common and all(len(block) == 1 for block in blocks):
             return RowWeights(np.hstack(blocks), kind=kind, secondary=secondary)
-        line = np.arange(problem_count)  # kernels read the last one where there are fewer
+        line = np.arange(problem_count)  # kernels repeat the last line if there are fewer
         spread = np.hstack([block[np.minimum(line, len(block) - 1)] for block in blocks])
         return RowWeights(spread, is_common=False, kind=kind, secondary=secondary)
 
@@ -100,7 +101,7 @@ def weights_on_device(objective: IKObjective) -> "wp.array[Any] | None":
 
 
 def objective_weights(objective: IKObjective) -> Float32Array:
-    """Return the same on the host, multiplied by the objective's factor."""
+    """Return the weights on the host, multiplied by the objective's factor."""
     array = weights_on_device(objective)
     if array is None:
         return np.ones((1, objective.residual_dim()), np.float32)
@@ -108,18 +109,18 @@ def objective_weights(objective: IKObjective) -> Float32Array:
 
 
 class IslandScales:
-    """Weighing of the rows of every island."""
+    """Scales of the rows of every island."""
 
     def __init__(self, lines: int, tree_count: int, device: wp.Device) -> None:
         arrays = [HostDeviceArray((lines, tree_count), wp.float32, device) for _ in range(4)]
-        # lightest2: square of the least weight of its rows, of those that come first where others yield
+        # lightest2: square of the least weight of its rows, of the higher-priority rows if there are two priorities
         # heaviest2: square of the largest
-        # secondary: factor of its rows that yield to others of it; 1 where there are not both
-        # tertiary: factor of those that yield to these again; 1 where there are not both
+        # secondary: factor of its lower-priority rows; 1 if there are none
+        # tertiary: factor of rows of still lower priority; 1 if there are none
         self.lightest2, self.heaviest2, self.secondary, self.tertiary = arrays
 
     def write(self, weights: RowWeights, row_island: NDArray[np.integer]) -> None:
-        """Take the scales of the islands of a solve."""
+        """Set the scales of the islands of a solve."""
         # `row_island` is the island of every row, -1 for none, [1 or problem_count, rows]
         n, by_row, islands = len(weights.lines), np.ascontiguousarray(weights.lines.T), row_island.T
         for island in range(int(row_island.max(initial=-1)) + 1):
@@ -140,7 +141,7 @@ class IslandScales:
                     by_row, share = np.where(yields, scale * by_row, by_row), np.full_like(share, SECONDARY_SHARE)
             lightest = np.where(judged, by_row, np.inf).min(axis=0)
             heaviest = np.where(own, by_row, 0.0).max(axis=0)
-            with np.errstate(over="ignore"):  # infinite is what the kernels take for too large
+            with np.errstate(over="ignore"):  # kernels treat infinity as too large
                 self.lightest2.host[:n, island], self.heaviest2.host[:n, island] = lightest**2, heaviest**2
         for scales in (self.lightest2, self.heaviest2, self.secondary, self.tertiary):
             scales.push(n)
