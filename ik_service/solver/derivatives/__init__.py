@@ -1,1 +1,1 @@
-"""Derivatives of answers: rows in float64 on the host, conditions of a minimum, and how answers follow targets."""
+"""Derivatives of answers: rows in float64 on the host, conditions of a minimum, and d answers / d targets."""

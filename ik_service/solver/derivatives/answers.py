@@ -1,6 +1,6 @@
-"""Answers: their rows evaluated beside them, which island each tree and row is in, and whether they are of a solver.
+"""Answers: their rows evaluated nearby, islands of trees and rows, and checks of their origin.
 
-Derivatives of the rows' slopes, and those by poses of targets, are differences of fourth order.
+Second derivatives of rows, and derivatives by poses of targets, are differences of fourth order.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,14 +36,14 @@ LINES_AT_ONCE = 4096
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Answers, and which of their rows are what."""
+    """Answers, with their rows sorted into met rows and rows with a cost."""
 
     rows: HostRows
     joint_q: Float64Array  # the answers, shape [n, joint_coord_count]
     data: Sequence[Data]  # numbers of the fields
-    is_hard: NDArray[np.bool_]  # rows that are met, shape [n, rows]
-    is_soft: NDArray[np.bool_]  # rows whose cost is least, shape [n, rows]
-    multipliers: Float64Array  # of the hard rows, 0 for the others, shape [n, rows]
+    is_hard: NDArray[np.bool_]  # rows met (equality constraints), shape [n, rows]
+    is_soft: NDArray[np.bool_]  # rows in the minimised cost, shape [n, rows]
+    multipliers: Float64Array  # Lagrange multipliers of the hard rows, 0 for others, shape [n, rows]
     limits: AskedLimits | None  # limits of their solve; None for the robot's
 
     @property
@@ -52,11 +52,11 @@ class Answers:
         return np.asarray(self.rows.weights(self.data, len(self.joint_q)) * self.rows.factor)
 
     def factors(self, values: RowValues) -> Float64Array:
-        """Give what the rows' derivatives count in the gradient of the Lagrangian, shape [n, rows]."""
+        """Return the factors of the rows' derivatives in the gradient of the Lagrangian, shape [n, rows]."""
         return np.where(self.is_soft, values.rows, self.multipliers)
 
     def part(self, p: int) -> "Answers":
-        """Give one of them."""
+        """Return one of the answers."""
         own, data = slice(p, p + 1), [lines_of(one, slice(p, p + 1)) for one in self.data]
         return Answers(
             self.rows,
@@ -69,7 +69,7 @@ class Answers:
         )
 
     def repeated(self, times: int) -> "Answers":
-        """Give the answers so many times, one after the other, to be moved beyond all limits."""
+        """Repeat the answers, one copy after the other, without limits, for small moves."""
         data = [
             {name: tiled(lines, times) if len(lines) > 1 else lines for name, lines in own.items()} for own in self.data
         ]
@@ -77,8 +77,8 @@ class Answers:
         return Answers(self.rows, tiled(self.joint_q, times), data, is_hard, is_soft, multipliers, limits=None)
 
     def moved(self, tangents: Float64Array, *, on_pieces: bool = True) -> RowValues:
-        """Evaluate the rows in the answers and, after these, moved along tangents [times, active DOFs]."""
-        # With `on_pieces` rows that are put together of pieces stay on those of the answers
+        """Evaluate the rows at the answers and then at answers moved along tangents [times, active DOFs]."""
+        # With `on_pieces` piecewise rows stay on the pieces of the answers
         n, robot, columns = len(self.joint_q), self.rows.robot, self.rows.columns
         tangents = np.vstack([np.zeros((1, tangents.shape[1])), tangents]) @ columns.T
         many = self.repeated(len(tangents))
@@ -86,7 +86,7 @@ class Answers:
         return self.rows.values(motion, many.data, n if on_pieces else None)
 
     def bend(self, factors: Float64Array) -> Float64Array:
-        """Give the sum of the rows' second derivatives times factors [n, rows], shape [n, active DOFs, active DOFs]."""
+        """Sum the rows' second derivatives times factors [n, rows], shape [n, active DOFs, active DOFs]."""
         count, n = self.rows.robot.active_dof_count, len(self.joint_q)
         found = np.zeros((n, count, count))
         each = max(LINES_AT_ONCE // (len(DIFFERENCE_STEPS) * n), 1)
@@ -99,13 +99,13 @@ class Answers:
         return found
 
     def by_pose(self, target: int, axes: NDArray[np.intp], motion: BodyMotion, *, of_tool: bool) -> Float64Array:
-        """Give how rows, then the gradient of the Lagrangian, change with a pose, [n, rows + active DOFs, axes]."""
-        # Axes 0 to 2 are of the position, 3 to 5 of the rotation vector; `of_tool` means those of the tool frame
+        """Return d(rows, then gradient of the Lagrangian) / d pose, [n, rows + active DOFs, axes]."""
+        # Axes 0 to 2 are of the position, 3 to 5 of the rotation vector; `of_tool` selects the tool frame
         return self._by_data(target, np.eye(TWIST)[axes], partial(_with_pose_moved, of_tool=of_tool), motion)
 
     def by_field(self, block: int, name: str, motion: BodyMotion) -> Float64Array:
-        """Give the same with the numbers of a field of a block of rows, shape [n, rows + active DOFs, columns]."""
-        # Numbers that are brought to length 1 together change nothing along themselves
+        """Return the same by the numbers of a field of a block of rows, shape [n, rows + active DOFs, columns]."""
+        # Numbers normalised together have no derivative along themselves
 
         def moved(data: Data, moves: Float64Array) -> Data:
             return {**data, name: data[name] + moves}
@@ -124,7 +124,7 @@ class Answers:
         moved: Callable[[Data, Float64Array], Data],
         motion: BodyMotion,
     ) -> Float64Array:
-        """Give how rows and the gradient change along ways of the data of a block, shape [n, rows + DOFs, ways]."""
+        """Return derivatives of rows and gradient along directions of a block's data, shape [n, rows + DOFs, ways]."""
         times, n = 1 + len(ways) * len(DIFFERENCE_STEPS), len(self.joint_q)
         if times == 1:
             return np.zeros((n, self.is_hard.shape[1] + self.rows.robot.active_dof_count, 0))
@@ -140,17 +140,17 @@ class Answers:
 
 
 def _difference(values: Float64Array) -> Float64Array:
-    """Give derivatives from values [axes, steps, n, ...] by differences; added in the same order for any n."""
+    """Return derivatives from values [axes, steps, n, ...] by differences; summed in the same order for any n."""
     return np.asarray(sum((share * values[:, k] for k, share in enumerate(SHARES)), 0.0))
 
 
 def lines_of(data: Data, problems: slice | NDArray[np.intp]) -> Data:
-    """Give the numbers of some of the problems."""
+    """Return the numbers of some problems."""
     return {name: lines[problems] if len(lines) > 1 else lines for name, lines in data.items()}
 
 
 def _with_pose_moved(data: Data, moves: Float64Array, *, of_tool: bool) -> Data:
-    """Give the numbers of a target with its pose, or that of its tool, moved and turned."""
+    """Return the numbers of a target with its pose, or its tool frame, moved and turned."""
     pose = data[OFFSET] if of_tool else np.hstack([data[POSITION], data[ORIENTATION]])
     turned = quaternion_multiply(quaternion_exp(moves[:, 3:]), np.broadcast_to(pose[:, 3:], (len(moves), 4)))
     position = pose[:, :3] + moves[:, :3]
@@ -160,32 +160,32 @@ def _with_pose_moved(data: Data, moves: Float64Array, *, of_tool: bool) -> Data:
 
 
 def tiled(array: NDArray[Any], times: int) -> NDArray[Any]:
-    """Give lines so many times, one after the other."""
+    """Repeat lines, one copy after the other."""
     return np.tile(array, (times, *[1] * (array.ndim - 1)))
 
 
 class AnswerIslands(NamedTuple):
     """Islands of problems."""
 
-    number: NDArray[np.integer]  # how many each problem has, shape [n]
+    number: NDArray[np.integer]  # number of islands of each problem, shape [n]
     tree: NDArray[np.integer]  # island of each tree, -1 for none, shape [n, trees]
     row: NDArray[np.integer]  # island of each row, -1 for none, shape [n, rows]
     success: NDArray[np.bool_]  # whether the targets of each are met, shape [n, trees]
 
     @classmethod
     def of_result(cls, result: IKResult) -> "AnswerIslands":
-        """Give those of the problems of a solve."""
+        """Return the islands of the problems of a solve."""
         found = result.islands
         return cls(found.nisland, found.tree_island, found.row_island, found.success)
 
     def part(self, problems: slice | NDArray[np.intp]) -> "AnswerIslands":
-        """Give those of some of the problems."""
+        """Return the islands of some problems."""
         return AnswerIslands(self.number[problems], self.tree[problems], self.row[problems], self.success[problems])
 
     def of(
         self, p: int, is_hard: NDArray[np.bool_], is_soft: NDArray[np.bool_], dof_tree: NDArray[np.integer]
     ) -> Iterator["IslandRows"]:
-        """Give the rows and the active DOFs of each island of problem p."""
+        """Yield the rows and the active DOFs of each island of problem p."""
         for island in range(int(self.number[p])):
             own = self.row[p] == island
             dofs = np.flatnonzero(self.tree[p, dof_tree] == island)
@@ -202,7 +202,7 @@ class IslandRows(NamedTuple):
     def minimum(
         self, jacobian: Float64Array, weights: Float64Array, bend: Float64Array, free: NDArray[np.bool_]
     ) -> Minimum:
-        """Give the minimum of the island, from all rows and active DOFs."""
+        """Return the minimum of the island, from all rows and active DOFs."""
         hard, soft = (jacobian[np.ix_(rows, self.dofs)] for rows in (self.hard, self.soft))
         return Minimum(hard, weights[self.hard], soft, bend[np.ix_(self.dofs, self.dofs)], free[self.dofs])
 
@@ -218,15 +218,15 @@ def check_derivable(result: IKResult, targets: Sequence[Target], given: Batch) -
 
 def check_answers(
     result: IKResult,  # the answers
-    head: ResultHead,  # what is the same in all results of the solver
+    head: ResultHead,  # common part of all results of the solver
     targets: Sequence[Target],
     given: Batch,  # their values
-    incidence: NDArray[np.bool_],  # which trees move which rows of the solver, shape [rows, trees]
+    incidence: NDArray[np.bool_],  # trees of each row of the solver, shape [rows, trees]
 ) -> None:
-    """Check that answers are those of a solver to such targets.
+    """Check that answers come from a solver with such targets.
 
     Raises:
-        InputError: The robot, the rows or the order of joints are others, or other parts of targets were given.
+        InputError: The robot, the rows or the order of joints differ, or other parts of targets were given.
     """
     own, solved, is_moved = head.fields, result.islands, np.asarray(incidence.any(axis=1))
     for k, target in enumerate(targets):

@@ -2,7 +2,7 @@
 
     statement of a row group -> symbols, derived once -> values at the frames and data of each element -> rows, Jacobian
 
-The statements are those from which the kernels are made; nothing else is shared with them.
+The kernels are made from the same statements; nothing else is shared with them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,14 +43,14 @@ class HostBlock:
 
     @property
     def has_kinks(self) -> bool:
-        """True where the rows are put together of pieces."""
+        """Return whether the rows are piecewise."""
         outputs = (one for table in self.tables for one in _outputs(state_rows(table.group)))
         return any(node.operation in PIECES for node in reachable(outputs))
 
     def values(self, motion: BodyMotion, data: Data, pieces_of: int | None = None) -> RowValues:
         """Evaluate the rows, with their derivatives by all DOFs."""
-        # `pieces_of` configurations come first, and others after them in the same order again and again: of rows that
-        # are put together of pieces, all are evaluated on the piece of the first. None for their own.
+        # `pieces_of` configurations come first, then others in the same order again and again: piecewise rows
+        # are all evaluated on the piece of the first. None for their own pieces.
         n, dofs = motion.S.shape[:2]
         rows, jacobian = np.zeros((n, self.size)), np.zeros((n, self.size, dofs))
         for table in self.tables:
@@ -66,7 +66,7 @@ class HostBlock:
         jacobian: Float64Array,
         pieces_of: int | None,
     ) -> None:
-        """Add the rows of all elements of a table, which are evaluated side by side."""
+        """Add the rows of all elements of a table, evaluated side by side."""
         group, stated, shape = table.group, state_rows(table.group), (len(rows), len(table.integers))
         inputs = {WEIGHT: np.asarray(self.weight), **_inputs(table, stated, motion, data)}
         outputs = _outputs(stated)
@@ -81,7 +81,7 @@ class HostBlock:
                 width = group.row_count * moving.shape[-1]
                 derivatives = by_each[:, :width].reshape(len(rows), group.row_count, -1)
                 parts = (derivatives[:, :, k, None] * moving[:, None, :, k] for k in range(moving.shape[-1]))
-                jacobian[:, own, dofs] += sum(parts, 0.0)  # in this order, however many problems there are
+                jacobian[:, own, dofs] += sum(parts, 0.0)  # in this order, for any number of problems
                 by_each = by_each[:, width:]
 
 
@@ -92,7 +92,7 @@ def _outputs(stated: StatedRows) -> list[Expression]:
 def _on_pieces(
     outputs: Sequence[Expression], inputs: Mapping[str, Float64Array], count: int, first: int
 ) -> list[Float64Array]:
-    """Evaluate expressions, with what the first configurations choose chosen for those after them, too."""
+    """Evaluate expressions, with the pieces chosen by the first configurations used for later ones, too."""
     found = dict[Expression, Float64Array]()
 
     def chosen(choice: Float64Array) -> Float64Array:
@@ -117,7 +117,7 @@ def _on_pieces(
 
 
 def _inputs(table: ElementTable, stated: StatedRows, motion: BodyMotion, data: Data) -> dict[str, Float64Array]:
-    """Give the values of all variables, shape [n, elements] or one that broadcasts to it."""
+    """Return the values of all variables, shape [n, elements] or broadcastable to this shape."""
     group, integers, joint_q = table.group, table.integers, motion.joint_q
     given: dict[str, Float64Array] = {}
     for k, names in enumerate(stated.frame_names):
@@ -136,7 +136,7 @@ def _inputs(table: ElementTable, stated: StatedRows, motion: BodyMotion, data: D
 
 
 def _frame(table: ElementTable, element: int, k: int, motion: BodyMotion, data: Data) -> Float64Array:
-    """Give the pose of frame k of an element in the world, shape [n, 7]."""
+    """Return the pose of frame k of an element in the world, shape [n, 7]."""
     body = int(table.integers[element, frame_column(k)])
     pose = np.broadcast_to(table.frame_offsets[element, k], (len(motion.joint_q), 7))
     if body >= 0:
@@ -149,7 +149,7 @@ def _frame(table: ElementTable, element: int, k: int, motion: BodyMotion, data: 
 
 
 def _derivatives(stated: StatedRows) -> list[Expression]:
-    """Give the derivatives of all rows, by one thing that moves after the other, row after row."""
+    """Return the derivatives of all rows: by frames, then coordinates, then quaternions; row after row in each."""
     by_frames = [part for frame in stated.frame_derivatives for row in frame for part in row]
     by_coordinates = [part for coordinate in stated.coordinate_derivatives for part in coordinate]
     by_quaternions = [part for own in stated.quaternion_derivatives for row in own for part in row]
@@ -159,7 +159,7 @@ def _derivatives(stated: StatedRows) -> list[Expression]:
 def _motions(
     table: ElementTable, element: int, stated: StatedRows, motion: BodyMotion
 ) -> list[tuple[NDArray[np.intp], Float64Array]]:
-    """Give which DOFs move what rows are derived by, and how, in the same order: [n, DOFs, 6, 1 or 3]."""
+    """Return, in the order of `_derivatives`, the moving DOFs and their motions: [n, DOFs, 6, 1 or 3]."""
     integers, group, n = table.integers[element], table.group, len(motion.joint_q)
     found = []
     for k in range(len(stated.frame_derivatives)):

@@ -1,4 +1,4 @@
-"""Derivatives of the answers of a solve, kept apart from the solver: valid after later solves."""
+"""Derivatives of the answers of a solve, independent of the solver: valid after later solves."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -17,7 +17,7 @@ TWIST = 6
 
 
 class DofState(IntEnum):
-    """Reason why a DOF of an answer may or may not move."""
+    """Freedom of a DOF of an answer, or the reason why the DOF is held."""
 
     FREE = 0
     """Nothing: it follows the targets."""
@@ -32,8 +32,8 @@ class Further(NamedTuple):
 
     # numbers of blocks of rows (targets first, then objectives), and names of their fields
     fields: tuple[tuple[int, str], ...] = ()
-    columns: tuple[int, ...] = ()  # how many numbers each field has
-    limits: bool = False  # whether limits of joints are among it
+    columns: tuple[int, ...] = ()  # number of columns of each field
+    limits: bool = False  # whether to derive by joint limits
 
     def __bool__(self) -> bool:
         return bool(self.fields) or self.limits
@@ -43,15 +43,15 @@ NOTHING_FURTHER = Further()
 
 
 class TargetTangents(NamedTuple):
-    """Derivatives of a number by what answers are derived by.
+    """Derivatives of a number by targets, tool frames, fields and limits.
 
     Attributes:
         positions: By positions [1/m], shape [n, targets, 3].
         rotations: By rotation vectors in the frame of the targets [1/rad], shape [n, targets, 3].
-        offset_positions: By positions of tool frames, [n, targets, 3]; of 0 targets where none has an offset.
+        offset_positions: By positions of tool frames, [n, targets, 3]; of 0 targets if none has an offset.
         offset_rotations: By rotation vectors about the axes of the link, [n, targets, 3].
-        data: By the fields that were asked for, in their order, shape [n, columns] each.
-        limits: By the limit of each DOF, shape [n, joint_dof_count]; of 0 DOFs where not asked for.
+        data: By the requested fields, in their order, shape [n, columns] each.
+        limits: By the limit of each DOF, shape [n, joint_dof_count]; of 0 DOFs if not requested.
     """
 
     positions: Float64Array
@@ -63,7 +63,7 @@ class TargetTangents(NamedTuple):
 
 
 class By(NamedTuple):
-    """Derivatives by DOFs, as `Linearisation` has them."""
+    """Derivatives by DOFs, as in `Linearisation`."""
 
     by_targets: Float64Array
     by_offsets: Float64Array
@@ -75,30 +75,30 @@ class By(NamedTuple):
 class Linearisation:
     """First derivatives of answers by their targets.
 
-    They are those of the minimum that was found, as it moves with its targets; that it is found from a start plays no
-    part. Configurations change by tangents, one number for each DOF [m or rad]; those of ball and floating joints are
-    rotation vectors as in `RobotModel.integrate`. Where the robot can move without moving what it is to reach, answers
-    follow on the shortest way.
+    These derivatives describe the motion of the minimum found with its targets, independent of the start.
+    Configurations change by tangents, one number for each DOF [m or rad]; ball and floating joints have rotation
+    vectors as in `RobotModel.integrate`. A redundant robot does not move in the null space of its rows: the change of
+    the answer is the shortest one.
 
     Attributes:
-        order: Which columns are which coordinates and DOFs of the robot.
-        joint_q: The minima that answers are near to, in float64, shape [n, joint_coord_count]; derivatives are those
-            there. Answers with a posture may be some hundredths of a radian away from it.
+        order: Order of the columns: coordinates and DOFs of the robot.
+        joint_q: The minima near the answers, in float64, shape [n, joint_coord_count]; derivatives are taken there.
+            Answers with a posture may be some hundredths of a radian away from their minimum.
         by_targets: Change of each DOF with the position and the rotation vector of each target, shape [n,
             joint_dof_count, targets, 6]; zero between islands, at limits and where there is no derivative.
-        by_offsets: The same with the tool frames of targets, whose rotation vectors are about the axes of the link; of
-            0 targets where none is declared with an offset.
-        by_numbers: The same with the numbers of the fields that were asked for, one after the other; see `by_data`.
-        by_limits: The same with the limit of each DOF, shape [n, joint_dof_count, joint_dof_count]; zero for those that
-            hold nothing. Where the limit of a DOF that follows another holds both, it is in its column, not in its
-            leader's; limits that the solve has narrowed are those of leaders. Of 0 limits where not asked for.
-        columns: How many numbers each of the fields has.
-        is_differentiable: Whether an answer has derivatives, bool [n]: it meets its targets, or is at a minimum, and is
-            neither singular nor where a row has a kink.
+        by_offsets: The same with the tool frames of targets, with rotation vectors about the axes of the link; of 0
+            targets if none is declared with an offset.
+        by_numbers: The same with the numbers of the requested fields, one after the other; see `by_data`.
+        by_limits: The same with the limit of each DOF, shape [n, joint_dof_count, joint_dof_count]; zero for inactive
+            limits. If the limit of a follower holds leader and follower, the derivative is in the follower's column;
+            limits narrowed by the solve are limits of leaders. Of 0 limits if not requested.
+        columns: Number of columns of each field.
+        is_differentiable: Whether an answer has derivatives, bool [n]: its targets are met, or the answer is at a
+            minimum, and is neither singular nor at a kink of a row.
         dof_state: `DofState` of each DOF, shape [n, joint_dof_count].
-        one_sided: DOFs at a limit that nothing presses against it: they have another derivative to the other side,
-            bool [n, joint_dof_count]; never of DOFs whose limits are one.
-        rank: Rank of the rows that are met, by the DOFs that are free, int [n]; 0 where none are met.
+        one_sided: DOFs at a limit without a force against the limit: their derivative differs on the other side, bool
+            [n, joint_dof_count]; never true for DOFs with equal limits.
+        rank: Rank of the rows met, by the free DOFs, int [n]; 0 if there are none.
     """
 
     order: CallerOrder
@@ -126,7 +126,7 @@ class Linearisation:
         is_pressed: NDArray[np.bool_],
         rank: NDArray[np.int32],
     ) -> "Linearisation":
-        """Return derivatives, with what holds the active DOFs and whether it presses on them."""
+        """Return derivatives, with the state of the active DOFs and whether they press against their limits."""
         of_dofs = np.full((len(joint_q), robot.joint_dof_count), DofState.FIXED, np.int8)
         of_dofs[:, robot.active_dof] = state
         one_sided = (of_dofs == DofState.AT_LOWER) | (of_dofs == DofState.AT_UPPER)
@@ -143,7 +143,7 @@ class Linearisation:
         offsets: int,
         further: Further = NOTHING_FURTHER,
     ) -> "Linearisation":
-        """Return answers without derivatives by so many targets and tool frames, and by what is asked for besides."""
+        """Return answers without derivatives by this number of targets and tool frames, and by further fields."""
         n, dofs, all_dofs = len(joint_q), robot.active_dof_count, robot.joint_dof_count
         shapes = (targets, TWIST), (offsets, TWIST), (sum(further.columns),), (all_dofs if further.limits else 0,)
         by = By(*(np.zeros((n, all_dofs, *shape)) for shape in shapes))
@@ -152,16 +152,16 @@ class Linearisation:
         return cls.of(robot, order, joint_q.copy(), by, further.columns, never, state, nowhere, rank)
 
     def part(self, problems: NDArray[Any]) -> "Linearisation":
-        """Return those of some of the problems."""
+        """Return the derivatives of some problems."""
         return replace(self, **{name: getattr(self, name)[problems] for name in COLUMNS})
 
     def put(self, problems: NDArray[np.intp], part: "Linearisation") -> None:
-        """Write those of some of the problems, while it is put together."""
+        """Write the derivatives of some problems, during assembly."""
         for name in COLUMNS:
             getattr(self, name)[problems] = getattr(part, name)
 
     def ordered(self, order: CallerOrder) -> "Linearisation":
-        """Return the same in another order than the robot's."""
+        """Return the same in an order other than the robot's."""
         of_dofs = (*By._fields, "dof_state", "one_sided")
         columns: dict[str, Any] = {name: getattr(self, name)[:, order.dofs] for name in of_dofs}
         if self.by_limits.shape[2]:
@@ -170,14 +170,14 @@ class Linearisation:
 
     @property
     def by_data(self) -> tuple[Float64Array, ...]:
-        """Change of each DOF with the numbers of each field that was asked for, shape [n, joint_dof_count, columns]."""
+        """Change of each DOF with the numbers of each requested field, shape [n, joint_dof_count, columns]."""
         return tuple(np.split(self.by_numbers, np.cumsum(self.columns)[:-1], axis=2)) if self.columns else ()
 
     def coordinates_by(self, rates: Float64Array) -> Float64Array:
-        """Give changes of coordinates from changes of DOFs: those of quaternions are four numbers, not three.
+        """Convert changes of DOFs into changes of coordinates; a quaternion has four numbers instead of three.
 
         Args:
-            rates: Such as `by_targets`, shape [n, joint_dof_count, ...].
+            rates: Changes of DOFs, such as `by_targets`, shape [n, joint_dof_count, ...].
 
         Returns:
             Shape [n, joint_coord_count, ...].
@@ -197,18 +197,18 @@ class Linearisation:
         data: Sequence[ArrayLike] | None = None,
         limits: ArrayLike | None = None,
     ) -> Float64Array:
-        """Give how configurations change with what they are derived by, shape [n, joint_dof_count].
+        """Return the change of configurations for a change of their inputs, shape [n, joint_dof_count].
 
         Args:
             positions: Change of each target's position [m], shape [n, targets, 3]; None for none.
-            rotations: Its rotation vector [rad], alike.
-            offset_positions: Change of the position of each target's tool frame, alike.
-            offset_rotations: Its rotation vector, alike.
-            data: Changes of the fields that were asked for, in their order, shape [n, columns] each.
+            rotations: Its rotation vector [rad], same shape.
+            offset_positions: Change of the position of each target's tool frame, same shape.
+            offset_rotations: Its rotation vector, same shape.
+            data: Changes of the requested fields, in their order, shape [n, columns] each.
             limits: Change of the limit of each DOF [m or rad], shape [n, joint_dof_count].
 
         Raises:
-            InputError: Wrong shapes, no target has a tool frame, or what was not asked for.
+            InputError: Wrong shapes, no target has a tool frame, or an input was not requested in `linearise`.
         """
         found = _change_by(self.by_targets, ("positions", positions), ("rotations", rotations))
         if offset_positions is not None or offset_rotations is not None:
@@ -230,7 +230,7 @@ class Linearisation:
         return found
 
     def vjp(self, joint_q: ArrayLike) -> TargetTangents:
-        """Give the derivative of a number by what answers are derived by from that by the configurations.
+        """Return the derivative of a number by targets, tool frames, fields and limits, from its derivative by DOFs.
 
         Args:
             joint_q: Derivative of the number by each DOF, shape [n, joint_dof_count].

@@ -1,10 +1,10 @@
 """From the rows of a solver and its answers to derivatives by the targets.
 
-targets, answers -> those about targets alone that are met (`met_targets`), others:
--> rows that are met, rows that cost -> limits that hold -> Newton to the minimum -> derivatives
+targets, answers -> problems with all rows of targets met (`met_targets`), others:
+-> rows met, rows with a cost -> active limits -> Newton to the minimum -> derivatives
 
-First derivatives of rows are exact; those of the gradient, and those by targets, are central differences of fourth
-order, of all problems at once.
+First derivatives of rows are exact; derivatives of the gradient, and derivatives by targets, are central differences of
+fourth order, of all problems at once.
 """
 
 from collections.abc import Sequence
@@ -52,12 +52,12 @@ def linearise(
     given: Batch,  # their values
     joint_q: NDArray[np.floating],  # the answers, shape [n, joint_coord_count]
     islands: AnswerIslands,
-    # which constraints of the robot are met, shape [1 or n, constraints]; None for all
+    # enabled constraints of the robot, shape [1 or n, constraints]; None for all
     enabled: NDArray[np.bool_] | None,
-    further: Further = NOTHING_FURTHER,  # what is asked for; all answers are then derived row by row
+    further: Further = NOTHING_FURTHER,  # further requested inputs; all answers are then derived row by row
     limits: AskedLimits | None = None,  # limits of the solve; None for the robot's
 ) -> Linearisation:
-    """Give the derivatives of answers by their targets, and by what is asked for besides."""
+    """Return the derivatives of answers by their targets, and by further requested inputs."""
     data = rows.data(targets, given, enabled)
     axes = [_axes(given, k) for k in range(len(targets))]
     tools = [own if OFFSET in data[k] else own[:0] for k, own in enumerate(axes)]
@@ -77,7 +77,7 @@ def linearise(
         of_part, unmet = given_to([lines_of(one, part) for one in data], answers[part], islands.part(part), within)
         found.put(part, of_part)
         again = part[unmet.any(axis=1)]
-        if len(again):  # within their tolerances, but no configuration meets them: their cost is least there
+        if len(again):  # within their tolerances, but out of reach: their cost is minimised
             own = islands.part(again)
             own = own._replace(success=own.success & ~unmet[unmet.any(axis=1)])
             within = None if limits is None else limits.part(again)
@@ -95,8 +95,8 @@ def _of_part(
     islands: AnswerIslands,
     within: AskedLimits | None,
 ) -> tuple[Linearisation, NDArray[np.bool_]]:
-    """Give the derivatives of some answers by poses of all targets, tool frames, fields and limits, in this order."""
-    # Returns too which islands have targets that count as met and cannot be, shape [n, trees]
+    """Return the derivatives of some answers by poses of all targets, tool frames, fields and limits, in this order."""
+    # Also returns the islands with targets counted as met but out of reach, shape [n, trees]
     robot, n, poses = rows.robot, len(joint_q), len(axes)
     answers, is_mixed = _sorted(rows, data, joint_q, islands, within)
     answers, held, settled = _at_minimum(answers, islands)
@@ -111,7 +111,7 @@ def _of_part(
     by_fields = (answers.by_field(block, name, motion) for block, name in further.fields)
     changes = np.concatenate([nothing, *by_poses, *by_fields], axis=-1)
     by_rows, by_slope = np.split(changes, [values.rows.shape[1]], axis=1)
-    numbers, limits = poses * TWIST, poses * TWIST + sum(further.columns)  # where they begin
+    numbers, limits = poses * TWIST, poses * TWIST + sum(further.columns)  # first columns
     dofs, rank = robot.active_dof_count, np.zeros(n, np.int32)
     found = np.zeros((n, dofs, limits + (dofs if further.limits else 0)))
     places = np.concatenate([np.zeros(0, np.intp), *(TWIST * k + own for k, own in enumerate(axes))])
@@ -124,7 +124,7 @@ def _of_part(
             by_own = by_rows[p, own.hard], by_rows[p, own.soft], by_slope[p, own.dofs]
             shift = minimum.shift(*(one[:, : len(places)] for one in by_own))
             found[p][np.ix_(own.dofs, places)] = shift.change
-            if further.columns:  # by itself: what follows targets has the same bytes with it and without
+            if further.columns:  # separately: derivatives by targets keep the same bytes with and without fields
                 found[p, own.dofs, numbers:limits] = minimum.shift(*(one[:, len(places) :] for one in by_own)).change
             if further.limits:
                 at_limit, change = minimum.by_limits(np.isin(held.state[p, own.dofs], AT_LIMITS))
@@ -133,7 +133,7 @@ def _of_part(
             is_differentiable[p] &= shift.is_clear and not _is_singular(
                 answers.part(p), values.jacobian[p], own, met, free
             )
-            leaves = (np.abs(met.idle.T @ minimum.hard) > SINGULAR).any(axis=0)  # rows ask for it, one way or the other
+            leaves = (np.abs(met.idle.T @ minimum.hard) > SINGULAR).any(axis=0)  # rows press on the limit
             is_pressed[p, own.dofs] &= ~leaves | held.is_shut[p, own.dofs]
     found[~is_differentiable], rank[~is_differentiable] = 0.0, 0
     found = rows.columns @ found
@@ -150,7 +150,7 @@ def _of_part(
 
 
 def _unmet(answers: Answers, values: RowValues, islands: AnswerIslands) -> NDArray[np.bool_]:
-    """Say in which islands rows that should be met are not, shape [n, trees]."""
+    """Return the islands with hard target rows not met, shape [n, trees]."""
     length = np.maximum(np.linalg.norm(values.jacobian, axis=2), answers.weights)
     is_off = answers.is_hard & (answers.rows.kind == RowKind.TARGET) & (np.abs(values.rows) > MET * length)
     each = np.arange(islands.success.shape[1])
@@ -158,7 +158,7 @@ def _unmet(answers: Answers, values: RowValues, islands: AnswerIslands) -> NDArr
 
 
 def _at_kinks(answers: Answers, held: "_Held") -> NDArray[np.bool_]:
-    """Say where a row has another slope next to the answer in a direction that is free, shape [n]."""
+    """Return the answers with a kink of a row within reach of a free direction, shape [n]."""
     n, kinked, free = len(answers.joint_q), answers.rows.has_kinks, held.state == DofState.FREE
     found = np.zeros(n, dtype=bool)
     if not kinked.any():
@@ -177,9 +177,9 @@ def _at_kinks(answers: Answers, held: "_Held") -> NDArray[np.bool_]:
 def _is_singular(
     answer: Answers, jacobian: Float64Array, own: IslandRows, met: MetRows, free: NDArray[np.bool_]
 ) -> bool:
-    """Say whether rows that are met depend on each other in an answer, and do not beside it."""
-    # Where a sum of rows changes in no direction, its second derivatives say whether it does after a step that keeps
-    # loops closed
+    """Return whether met rows are dependent at an answer, but independent next to the answer."""
+    # For a sum of rows constant in all directions, second derivatives show whether the sum changes after a step that
+    # keeps loops closed
     if not (met.idle.shape[1] and met.still.shape[1]):
         return False
     own_free = own.dofs[free[own.dofs]]
@@ -195,7 +195,7 @@ def _is_singular(
 
 
 def _axes(given: Batch, target: int) -> NDArray[np.intp]:
-    """Give the numbers of a target's position and rotation vector that it was given."""
+    """Return the given numbers of a target's position and rotation vector."""
     on = [given.positions[target] is not None, given.orientations_xyzw[target] is not None]
     return np.flatnonzero(np.repeat(on, 3))
 
@@ -203,12 +203,12 @@ def _axes(given: Batch, target: int) -> NDArray[np.intp]:
 def _sorted(
     rows: HostRows, data: Sequence[Data], joint_q: Float64Array, islands: AnswerIslands, limits: AskedLimits | None
 ) -> tuple[Answers, NDArray[np.bool_]]:
-    """Sort rows into those that are met and those that cost, island by island."""
-    # Targets are met unless rows of priority 0 weigh against them there. Where they are not, and others yield to them,
-    # there are two costs of which one comes first: the second result says in which answers, [n].
+    """Sort rows into met rows and rows with a cost, island by island."""
+    # Targets count as met unless rows of priority 0 act against them. If not met, and with lower-priority rows,
+    # there are two costs, one before the other: the second result marks such answers, [n].
     values = rows.values(body_motion(rows.robot, joint_q), data)
     on = (rows.weights(data, len(joint_q)) > 0.0) & (islands.row >= 0)
-    acts = (values.rows != 0.0) | values.jacobian.any(axis=2)  # limits do not while they are kept
+    acts = (values.rows != 0.0) | values.jacobian.any(axis=2)  # inactive joint-limit rows do not act
     against, is_target = (
         on & acts & ~np.isin(rows.kind, HAVE_TO_BE_MET) & ~rows.yields,
         on & (rows.kind == RowKind.TARGET),
@@ -224,16 +224,16 @@ def _sorted(
 
 
 class _Held(NamedTuple):
-    """Limits that hold the active DOFs of answers, shape [n, active DOFs] each."""
+    """Active limits of the active DOFs of answers, shape [n, active DOFs] each."""
 
     state: NDArray[np.int8]  # `DofState`
-    is_pressed: NDArray[np.bool_]  # whether a DOF would leave through the limit that holds it, or cannot leave it
-    is_shut: NDArray[np.bool_]  # whether its limits are one
-    way: Float64Array  # how far it is from that limit [m or rad], 0 for others
+    is_pressed: NDArray[np.bool_]  # whether a DOF presses against its active limit, or cannot leave
+    is_shut: NDArray[np.bool_]  # whether lower and upper limit are equal
+    way: Float64Array  # distance to this limit [m or rad], 0 for others
 
 
 def _at_minimum(answers: Answers, islands: AnswerIslands) -> tuple[Answers, _Held, NDArray[np.bool_]]:
-    """Go to minima by Newton's method; return the answers there, what holds their DOFs, and whether each settled."""
+    """Go to minima by Newton's method; return the answers there, their active limits, and whether each settled."""
     rows, robot, weights = answers.rows, answers.rows.robot, answers.weights
     n = len(answers.joint_q)
     last, alive = np.full(n, np.inf), np.ones(n, dtype=bool)
@@ -251,7 +251,7 @@ def _at_minimum(answers: Answers, islands: AnswerIslands) -> tuple[Answers, _Hel
                 step[p, own.dofs] += shift.change[:, 0]
                 last[p] = max(last[p], np.abs(shift.change).max(initial=0.0) if shift.is_least else np.inf)
         alive &= last <= NEWTON_LONGEST
-        goes_on &= alive  # those that have settled stay, as they do alone
+        goes_on &= alive  # settled answers stay, as in a batch of one
         joint_q = np.where(goes_on[:, None], rows.moved(answers.joint_q, step, answers.limits), answers.joint_q)
         answers = replace(answers, joint_q=joint_q)
         if not (alive & (last > NEWTON_SETTLED)).any():
@@ -262,15 +262,15 @@ def _at_minimum(answers: Answers, islands: AnswerIslands) -> tuple[Answers, _Hel
 
 
 def _with_limits(answers: Answers, values: RowValues, *, rests: bool = False) -> tuple[Answers, _Held]:
-    """Find what holds each active DOF, and the multipliers of the hard rows."""
-    # With `rests` they have settled: DOFs that may leave a limit and have not are at it
+    """Find the active limits of the DOFs, and the Lagrange multipliers of the hard rows."""
+    # With `rests` answers have settled: DOFs free to leave a limit, but still there, are at the limit
     soft = np.where(answers.is_soft[..., None], values.jacobian, 0.0)
     gradient = applied(soft.swapaxes(1, 2), values.rows)
     at_lower, at_upper, way = answers.rows.beside_limits(answers.joint_q, answers.limits)
     counted = (answers.is_hard | answers.is_soft)[..., None] & (values.jacobian != 0.0)
     touched, weights = counted.any(axis=1), answers.weights
     found = np.zeros(answers.is_hard.shape)
-    for p in np.flatnonzero(answers.is_soft.any(axis=1)).tolist():  # without cost they are zero
+    for p in np.flatnonzero(answers.is_soft.any(axis=1)).tolist():  # without cost the multipliers are zero
         hard, free = answers.is_hard[p], touched[p] & ~(at_lower[p] | at_upper[p])
         own = values.jacobian[p, hard][:, free]
         length = row_lengths(own, weights[p, hard])

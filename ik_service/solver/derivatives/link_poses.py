@@ -1,4 +1,4 @@
-"""Poses of links in many configurations, and gradients by these: in float64, on packets, on the host's CPU."""
+"""Poses of links in many configurations, and gradients by these: float64, SIMD packets, on the host's CPU."""
 
 import typing
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ POSE = 7
 @cache
 @typing.no_type_check
 def pose_kernel(path: int) -> wp.Kernel:
-    """Return the kernel for links that have at most so many joints below them."""
+    """Return the kernel for links with at most `path` joints below them."""
 
     @typed_warp.func_native(packet_function("chain", "link_poses", folder=TEMPLATES, path=path))
     def pass_poses(
@@ -39,7 +39,7 @@ def pose_kernel(path: int) -> wp.Kernel:
         count: int,
         robot: Kinematics,  # with a path to each link
         joint_q: wp.array2d[wp.float64],  # [n, joint_coord_count]
-        pulls_back: int,  # 1: gradients are given and wanted
+        pulls_back: int,  # 1: pull gradients back
         # out, or in
         poses: wp.array3d[wp.float64],  # [n, links, 7]: zeros, for the poses; or a gradient by them
         # out
@@ -60,14 +60,15 @@ class LinkChains:
         self._kernel = pose_kernel(max(int(np.diff(self._kinematics.path_start.numpy()).max(initial=0)), 1))
 
     def poses(self, joint_q: Float64Array) -> Float64Array:
-        """Give the poses of the links in the world [m, xyzw], shape [n, links, 7]."""
+        """Return the poses of the links in the world [m, xyzw], shape [n, links, 7]."""
         found = np.zeros((len(joint_q), self.link_count, POSE))
         self._launch(joint_q, found, np.zeros((0, 0)), pulls_back=False)
         return found
 
     def pull_back(self, joint_q: Float64Array, by_poses: Float64Array) -> Float64Array:
-        """Give the gradient by configurations, [n, joint_coord_count], of that by the poses, [n, links, 7]."""
-        # Each coordinate counts by itself; the gradient by a quaternion is tangent to it: its length changes nothing
+        """Return the gradient by configurations, [n, joint_coord_count], from the gradient by poses, [n, links, 7]."""
+        # Coordinates are taken as independent; the gradient by a quaternion is tangent, because its length has no
+        # effect
         found = np.zeros((len(joint_q), self.robot.joint_coord_count))
         self._launch(joint_q, by_poses, found, pulls_back=True)
         return found

@@ -1,9 +1,9 @@
-"""Derivatives of answers about targets alone, all of which are met.
+"""Derivatives of answers with rows of targets alone, all of them met.
 
-rows, islands -> problems that have the same islands -> configurations go onto their targets, held by their limits
--> how they follow
+rows, islands -> problems of equal islands -> configurations move onto their targets, within their limits -> derivatives
 
-No second derivatives count there. What is nearly singular, or does not come to rest, is left to the general way.
+Second derivatives have no effect there. Nearly singular problems, and problems not at rest, are left to the general
+method.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ def linearise_met(
     islands: AnswerIslands,
     limits: AskedLimits | None,  # limits of their solve; None for the robot's
 ) -> tuple[NDArray[np.bool_], Linearisation]:
-    """Say which answers have been derived, shape [n], and give the derivatives."""
+    """Return the derived answers, as a mask of shape [n], and the derivatives."""
     n, is_target = len(joint_q), rows.kind == RowKind.TARGET
     tools = len(targets) if any(OFFSET in one for one in data[: len(targets)]) else 0
     found = Linearisation.nothing(rows.robot, rows.order, joint_q, len(targets), tools)
@@ -56,7 +56,7 @@ def linearise_met(
             continue
         met = own[is_met[own]]
         motion = TargetMotion(rows.robot, targets, *(_values(data[: len(targets)], name, met) for name in FIELDS))
-        motion.load(parts)  # also where none is met: the next ones like these need it
+        motion.load(parts)  # even if none is met: later similar solves need them
         if len(met):
             is_done[met] = _follow(rows, motion, parts, met, found, None if limits is None else limits.part(met))
     return is_done, found
@@ -65,7 +65,7 @@ def linearise_met(
 def target_islands(
     tree: NDArray[np.integer], place: NDArray[np.integer], number: int, dof_tree: NDArray[np.integer]
 ) -> list[TargetIsland]:
-    """Return the islands of a problem that have rows: island of each tree [trees] and row [targets, 6], -1 for none."""
+    """Return the islands of a problem with rows: island of each tree [trees] and row [targets, 6], -1 for none."""
     found = [TargetIsland(np.flatnonzero(tree[dof_tree] == k), place == k) for k in range(number)]
     return [one for one in found if one.rows.any()]
 
@@ -90,7 +90,7 @@ def _follow(
     found: Linearisation,
     limits: AskedLimits | None,
 ) -> NDArray[np.bool_]:
-    """Derive those of some answers, which have the same islands, that come to rest; say which do."""
+    """Derive answers of equal islands that come to rest; return these as a mask."""
     left, rank = np.arange(len(own)), sum(int(island.rows.sum()) for island in islands)
     joint_q, is_done = found.joint_q[own], np.zeros(len(own), dtype=bool)
     for _ in range(STEPS):

@@ -1,11 +1,11 @@
-"""The minimum that an answer is, and how it moves when the numbers change that its rows are made of.
+"""The minimum at an answer, and its motion when numbers in its rows change.
 
-With hard rows h = 0, soft rows of cost 1/2 |s|^2, multipliers y of h and the DOFs F that no limit holds:
+With hard rows h = 0, soft rows of cost 1/2 |s|^2, Lagrange multipliers y of h and the free DOFs F (no active limit):
 
     [ L_FF  A_F' ] [ dq_F ]      [ g_p ]
     [ A_F   0    ] [ dy   ]  = - [ h_p ] dp          L = s's + sum s_i s_i'' + sum y_i h_i'',  A = h',  g = s' s + A' y
 
-Where that leaves a direction open, as a redundant arm does, dq is the shortest.
+If a direction stays open, as for a redundant arm, dq is the shortest solution.
 """
 
 from typing import NamedTuple
@@ -27,27 +27,27 @@ SMALLEST = 1e-300
 
 
 def row_lengths(rows: Float64Array, weights: Float64Array) -> Float64Array:
-    """Give lengths of rows [n, DOFs], shape [n]: their weights where they are all but zero beside these."""
+    """Return lengths of rows [n, DOFs], shape [n]: their weights if a length is all but zero beside these."""
     length = np.linalg.norm(rows, axis=-1)
     return np.maximum(np.where(length > SINGULAR * weights, length, weights), SMALLEST)
 
 
 class MetRows(NamedTuple):
-    """Freedom that rows which are met leave to the DOFs that are free."""
+    """Freedom left to the free DOFs by the rows met."""
 
-    rank: int  # how many are independent, each judged by its own length
+    rank: int  # number of independent rows, relative to their lengths
     inverse: Float64Array  # shortest change by changes of the rows, shape [free DOFs, rows]
-    still: Float64Array  # directions in which no row changes, shape [free DOFs, directions]
-    idle: Float64Array  # sums of rows that no direction changes, shape [rows, sums]
+    still: Float64Array  # null space: directions without change of a row, shape [free DOFs, directions]
+    idle: Float64Array  # left null space: sums of rows without change in any direction, shape [rows, sums]
 
     @classmethod
     def of(cls, rows: Float64Array, weights: Float64Array) -> "MetRows":
-        """Take rows [rows, free DOFs] of these weights apart."""
+        """Decompose rows [rows, free DOFs] of these weights."""
         length = row_lengths(rows, weights)
         left, singular, right = np.linalg.svd(rows / length[:, None])
         rank = int((singular > SINGULAR * max(singular.max(initial=0.0), 1.0)).sum())
         idle = left[:, rank:] / length[:, None]
-        if rank < len(rows):  # the weights say which rows give way
+        if rank < len(rows):  # the weights decide between dependent rows
             left, singular, right = np.linalg.svd(rows)
             length = np.ones(len(rows))
         inverse = right[:rank].T @ (left[:, :rank].T / singular[:rank, None])
@@ -59,35 +59,35 @@ class MinimumShift(NamedTuple):
 
     change: Float64Array  # of each active DOF with each number, shape [active DOFs, numbers]
     is_least: bool  # whether no direction lowers the cost
-    is_clear: bool  # whether all soft rows weigh enough to be told from zero beside the others
+    is_clear: bool  # whether all soft rows are distinguishable from zero beside the others
 
 
 class Minimum(NamedTuple):
     """One answer."""
 
-    hard: Float64Array  # derivatives of the rows that are met, shape [hard rows, active DOFs]
+    hard: Float64Array  # derivatives of the rows met, shape [hard rows, active DOFs]
     weights: Float64Array  # weights of these rows, shape [hard rows]
-    soft: Float64Array  # derivatives of the rows whose cost is least, shape [soft rows, active DOFs]
+    soft: Float64Array  # derivatives of the rows in the cost, shape [soft rows, active DOFs]
     bend: Float64Array  # l without s's, shape [active DOFs, active DOFs]
-    free: NDArray[np.bool_]  # DOFs that no limit holds, shape [active DOFs]
+    free: NDArray[np.bool_]  # DOFs without an active limit, shape [active DOFs]
 
     @property
     def met(self) -> MetRows:
-        """Give the freedom that the hard rows leave to the free DOFs."""
+        """Return the freedom left to the free DOFs by the hard rows."""
         return MetRows.of(self.hard[:, self.free], self.weights)
 
     def by_limits(self, held: NDArray[np.bool_]) -> tuple[NDArray[np.intp], Float64Array]:
-        """Give how the configuration follows the limits that hold DOFs, each of which goes with its own."""
-        # Returns their numbers, and the change of each active DOF with each, shape [active DOFs, limits]
+        """Return the derivative of the configuration by the active limits; each held DOF moves with its own limit."""
+        # Returns the numbers of these DOFs, and the change of each active DOF with each limit, shape [active DOFs,
+        # limits]
         own = np.flatnonzero(held)
         change = self.shift(self.hard[:, own], self.soft[:, own], self.bend[:, own]).change
         change[own, np.arange(len(own))] = 1.0
         return own, change
 
     def shift(self, hard: Float64Array, soft: Float64Array, bend: Float64Array) -> MinimumShift:
-        """Give how the configuration follows numbers, from derivatives of hard and soft rows and of g by them."""
-        # Shapes [hard rows, numbers], [soft rows, numbers], and [active DOFs, numbers] with rows and multipliers as
-        # they are
+        """Return d configuration / d numbers, from derivatives of hard and soft rows and of g by the numbers."""
+        # Shapes [hard rows, numbers], [soft rows, numbers], and [active DOFs, numbers] at fixed rows and multipliers
         change = np.zeros_like(bend)
         if not self.free.any():
             return MinimumShift(change, is_least=True, is_clear=True)

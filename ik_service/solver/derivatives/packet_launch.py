@@ -1,4 +1,4 @@
-"""Launches on the host's CPU of kernels that work on packets of problems, and what they read and write."""
+"""Launches, on the host's CPU, of kernels over SIMD packets of problems, and views of their arrays."""
 
 from typing import Any
 
@@ -14,18 +14,18 @@ TEMPLATES = TemplateFolder("ik_service.solver.derivatives")
 
 
 def shown(values: NDArray[Any]) -> Any:
-    """Show numbers to kernels, where they stand if they can."""
+    """Return numbers as a Warp array, without a copy if possible."""
     return wp.array(np.ascontiguousarray(values), copy=False, device="cpu")
 
 
 def load(kernel: wp.Kernel) -> None:
-    """Load a kernel, compiled if the cache lacks it; KernelCacheError where kernels can be neither read nor kept."""
+    """Load a kernel, compiled if not in the cache; KernelCacheError where kernels can be neither read nor kept."""
     with DEVICE_LOCK, KernelsFor():
         load_kernels_alone(kernel.module, wp.get_device("cpu"))
 
 
 def launch(kernel: wp.Kernel, count: int, inputs: list[Any]) -> None:
-    """Launch a kernel over so many problems; it is loaded as `load` does."""
+    """Launch a kernel over `count` problems, loaded as in `load`."""
     with DEVICE_LOCK, KernelsFor():
         load_kernels_alone(kernel.module, wp.get_device("cpu"))
         wp.launch(kernel, count, inputs, device="cpu", record_tape=False)

@@ -1,4 +1,4 @@
-"""The rows of a solver on the host: which there are, and the numbers that they are made of, as a caller has them."""
+"""The rows of a solver on the host: their list, and their data as given by a caller."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -35,20 +35,20 @@ class LimitDistances(NamedTuple):
 
     at_lower: NDArray[np.bool_]  # at the lower one
     at_upper: NDArray[np.bool_]  # at the upper one
-    way: Float64Array  # how far it is to the limit that a DOF is at [m or rad], 0 for others
+    way: Float64Array  # distance to the active limit of a DOF [m or rad], 0 for others
 
 
 class LimitOwners(NamedTuple):
-    """Limits of DOFs that bound active DOFs at one end, shape [active DOFs] each."""
+    """DOFs whose limits bound the active DOFs at one end, shape [active DOFs] each."""
 
     dof: NDArray[np.int32]  # the DOF of the robot
-    rate: Float64Array  # how far the active DOF goes with its limit
+    rate: Float64Array  # d active DOF / d limit
 
 
 class HostRows:
     """The rows of a solver on the host.
 
-    Raises EngineError where an objective does not state its rows, or a joint that closes a loop has limits.
+    Raises EngineError if an objective does not state its rows, or a joint that closes a loop has limits.
     """
 
     def __init__(self, robot: RobotModel, rows: Rows, *, hard_limits: bool) -> None:
@@ -77,8 +77,8 @@ class HostRows:
     def data(
         self, targets: Sequence[Target], given: Batch, enabled: NDArray[np.bool_] | None
     ) -> list[dict[str, Float64Array]]:
-        """Give the numbers of all fields, those of targets as the caller has them, not rounded."""
-        # `enabled` says which constraints of the robot are met, [1 or n, constraints]; None for all
+        """Return the numbers of all fields; targets as given by the caller, not rounded."""
+        # `enabled`: enabled constraints of the robot, [1 or n, constraints]; None for all
         found, constraints = list[dict[str, Float64Array]](), 0
         for k, objective in enumerate(self._objectives):
             own = {
@@ -95,8 +95,8 @@ class HostRows:
         return found
 
     def further(self, wanted: Sequence[tuple[object, str]], *, limits: bool) -> Further:
-        """Say by which objectives' fields, and whether by limits, answers are derived beside targets."""
-        # Raises InputError for no pairs or an objective of another solver, UnknownNameError for a field that it has not
+        """Return the fields of objectives, and the choice of limits, by which answers are derived beside targets."""
+        # Raises InputError for no pairs or an objective of another solver, UnknownNameError for an unknown field
         places, columns = list[tuple[int, str]](), list[int]()
         try:
             pairs = [(objective, name) for objective, name in wanted]
@@ -114,11 +114,11 @@ class HostRows:
         return Further(tuple(places), tuple(columns), limits)
 
     def unit_columns(self, block: int, name: str) -> tuple[slice, ...]:
-        """Give the columns of a field of a block of rows that are brought to length 1 together."""
+        """Return the columns of a field of a block of rows normalised together."""
         return self._objectives[block].unit_columns(name)
 
     def limit_owners(self) -> tuple["LimitOwners", "LimitOwners"]:
-        """Say whose limits, lower and upper ones, bound each active DOF: its own, or those of one that follows it."""
+        """Return the owner of each active DOF's lower and upper limit: the DOF itself, or one of its followers."""
         robot = self.robot
         found = [LimitOwners(robot.active_dof.copy(), np.ones(robot.active_dof_count)) for _ in range(2)]
         nearest = [robot.joint_limit_lower[robot.active_dof].copy(), -robot.joint_limit_upper[robot.active_dof]]
@@ -133,17 +133,17 @@ class HostRows:
         return found[0], found[1]
 
     def is_narrower(self, limits: AskedLimits | None) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Say which limits of a solve, lower and upper ones, are narrower than the robot's, [1 or n, active DOFs]."""
+        """Return the limits of a solve, lower and upper, narrower than the robot's, [1 or n, active DOFs]."""
         robot = self.robot
         lower, upper = self._ends(limits)
         return np.atleast_2d(lower > robot.active_limit_lower), np.atleast_2d(upper < robot.active_limit_upper)
 
     def weights(self, data: Sequence[Data], n: int) -> Float64Array:
-        """Give the weights of all rows, shape [n, rows]."""
+        """Return the weights of all rows, shape [n, rows]."""
         return np.concatenate([np.broadcast_to(own[ROW_WEIGHTS], (n, own[ROW_WEIGHTS].shape[1])) for own in data], 1)
 
     def beside_limits(self, joint_q: Float64Array, limits: AskedLimits | None) -> LimitDistances:
-        """Say which active DOFs are at limits that answers keep: those of their solve, or the robot's."""
+        """Return the active DOFs at limits kept by answers: limits of their solve, or the robot's."""
         coordinate = self.robot.dof_coordinate[self.robot.active_dof]
         place = np.where(coordinate >= 0, joint_q[:, np.maximum(coordinate, 0)], np.nan)
         lower, upper = self._ends(limits)
@@ -154,7 +154,7 @@ class HostRows:
         )
 
     def moved(self, joint_q: Float64Array, step: Float64Array, limits: AskedLimits | None) -> Float64Array:
-        """Go from configurations by steps of the active DOFs, within the limits that answers keep, as above."""
+        """Move configurations by steps of the active DOFs, within the limits kept by answers."""
         robot = self.robot
         joint_q = robot.integrate(joint_q, step @ self.columns.T)
         if limits is not None:

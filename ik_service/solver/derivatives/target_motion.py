@@ -1,7 +1,7 @@
-"""Motion of DOFs with targets that are met: in float64, on packets of problems, on the host's CPU.
+"""Motion of DOFs with the targets met: in float64, on SIMD packets of problems, on the host's CPU.
 
-configurations, targets -> errors and Jacobian J along the chains -> N = J'(J J')^-1 of the DOFs that are free
--> the shortest step onto the targets, and how each DOF follows each number of them
+configurations, targets -> errors and Jacobian J along the chains -> N = J'(J J')^-1 of the free DOFs
+-> the shortest step onto the targets, and the derivative of each DOF by each of their numbers
 """
 
 import typing
@@ -29,20 +29,20 @@ LEAST_SHARE = 1e-9
 
 @wp.struct
 class IslandMotion:
-    """An island, and how its DOFs move the robot's."""
+    """An island, and the map from its DOFs to the robot's."""
 
     target: wp.array[wp.int32]  # [targets of the island]
     has_reference: wp.array[wp.int32]  # [targets]
     has_tool: wp.array[wp.int32]  # [targets]
-    place: wp.array[wp.int32]  # [joint_dof_count]: which DOF of the island moves a DOF, -1 for none
-    multiplier: wp.array[wp.float64]  # [joint_dof_count]: how far
-    dof: wp.array[wp.int32]  # [DOFs of the island]: number among the active ones
+    place: wp.array[wp.int32]  # [joint_dof_count]: DOF of the island for each DOF, -1 for none
+    multiplier: wp.array[wp.float64]  # [joint_dof_count]: factor to this DOF
+    dof: wp.array[wp.int32]  # [DOFs of the island]: number of the active DOF
 
 
 @cache
 @typing.no_type_check
 def motion_kernel(targets: int, dofs: int, path: int) -> wp.Kernel:
-    """Return the kernel for islands of so many targets and DOFs, whose links have at most so many joints below them."""
+    """Return the kernel for islands of this many targets and DOFs, with at most `path` joints below a link."""
     Island: Any = typed_warp.reference_to(IslandMotion)
 
     @typed_warp.func_native(
@@ -77,13 +77,13 @@ def motion_kernel(targets: int, dofs: int, path: int) -> wp.Kernel:
         positions: wp.array3d[wp.float64],  # [n, targets, 3]
         orientations_xyzw: wp.array3d[wp.float64],  # [n, targets, 4]
         row_counts: wp.array3d[wp.float64],  # [1, targets, 6]: 1 for rows of the island, 0 for others
-        free_dofs: wp.array2d[wp.float64],  # [n, active DOFs]: 0 for those that a limit holds
+        free_dofs: wp.array2d[wp.float64],  # [n, active DOFs]: 0 at an active limit
         # out
         step_out: wp.array2d[wp.float64],  # [n, active DOFs]
-        touched_out: wp.array2d[wp.float64],  # [n, active DOFs]: 1 where a row depends on a DOF
-        regular_out: wp.array[wp.float64],  # [n]: lowered to the least share of a row that is new
+        touched_out: wp.array2d[wp.float64],  # [n, active DOFs]: 1 if a row depends on the DOF
+        regular_out: wp.array[wp.float64],  # [n]: lowered to the least independent share of a row
         by_targets_out: wp.array3d[wp.float64],  # [n, joint_dof_count, 6 targets]
-        by_offsets_out: wp.array3d[wp.float64],  # the same, or empty where no target has a tool
+        by_offsets_out: wp.array3d[wp.float64],  # the same, or empty if no target has a tool
     ):
         p = wp.tid()
         write_motion(
@@ -109,10 +109,10 @@ def motion_kernel(targets: int, dofs: int, path: int) -> wp.Kernel:
 
 
 class TargetIsland(NamedTuple):
-    """An island whose rows are of targets alone."""
+    """An island with rows of targets alone."""
 
     dofs: NDArray[np.intp]  # its active DOFs
-    rows: NDArray[np.bool_]  # rows that it has, of all targets, shape [targets, 6]
+    rows: NDArray[np.bool_]  # rows of the island, of all targets, shape [targets, 6]
 
 
 class Motion(NamedTuple):
@@ -120,20 +120,20 @@ class Motion(NamedTuple):
 
     step: Float64Array  # the shortest step of the active DOFs onto the targets, shape [n, active DOFs]
     touches: NDArray[np.bool_]  # whether a row depends on an active DOF, shape [n, active DOFs]
-    is_regular: NDArray[np.bool_]  # whether the rows are told apart, shape [n]
-    by_targets: Float64Array  # how each DOF follows, shape [n, joint_dof_count, targets, 6]
-    by_offsets: Float64Array  # by tool frames, shape [n, joint_dof_count, targets, 6]; of 0 targets where none has one
+    is_regular: NDArray[np.bool_]  # whether the rows are independent, shape [n]
+    by_targets: Float64Array  # d DOF / d target, shape [n, joint_dof_count, targets, 6]
+    by_offsets: Float64Array  # by tool frames, shape [n, joint_dof_count, targets, 6]; of 0 targets if none has a tool
 
 
 class TargetMotion:
-    """Follows targets on the host's CPU."""
+    """Computes motion with targets, on the host's CPU."""
 
     def __init__(
         self,
         robot: RobotModel,
         targets: Sequence[Target],
-        tools: Float64Array,  # their tool frames T_link_tool, shape [n, targets, 7]
-        positions: Float64Array,  # their values, shape [n, targets, 3]; any for those that are free
+        tools: Float64Array,  # tool frames of the targets T_link_tool, shape [n, targets, 7]
+        positions: Float64Array,  # target positions, shape [n, targets, 3]; any value if free
         orientations_xyzw: Float64Array,  # unit quaternions, shape [n, targets, 4]
     ) -> None:
         self._robot, self._given = robot, (tools, positions, orientations_xyzw)
@@ -145,18 +145,18 @@ class TargetMotion:
         self._has_tool = np.array([target.offset is not None for target in targets], np.int32)
 
     def load(self, islands: Sequence[TargetIsland]) -> None:
-        """Load the kernels for some islands; KernelCacheError where they can be neither read nor kept."""
+        """Load the kernels for some islands; KernelCacheError if kernels can be neither read nor kept."""
         for island in islands:
             load(self._kernel(island))
 
     def at(
         self,
         joint_q: Float64Array,  # configurations, shape [n, joint_coord_count]
-        problems: NDArray[np.intp],  # whose targets they are to meet, shape [n]
-        free: NDArray[np.bool_],  # active DOFs that no limit holds, shape [n, active DOFs]
+        problems: NDArray[np.intp],  # problems with their targets, shape [n]
+        free: NDArray[np.bool_],  # active DOFs without an active limit, shape [n, active DOFs]
         islands: Sequence[TargetIsland],  # the islands, the same in all problems
     ) -> Motion:
-        """Give how the DOFs of all islands go on."""
+        """Return the motion of the DOFs of all islands."""
         robot, n, targets = self._robot, len(joint_q), len(self._has_reference)
         step, touched, least = np.zeros(free.shape), np.zeros(free.shape), np.ones(n)
         tools = targets if self._has_tool.any() else 0
@@ -187,10 +187,10 @@ def island_motion(
     robot: KinematicRobot,
     island: TargetIsland,
     has_reference: NDArray[np.integer],  # whether each target has a reference link, shape [targets]
-    has_tool: NDArray[np.integer],  # whether each has a tool frame that it is derived by, shape [targets]
-    device: wp.Device | str = "cpu",  # where kernels read it
+    has_tool: NDArray[np.integer],  # whether to derive by each tool frame, shape [targets]
+    device: wp.Device | str = "cpu",  # device of the kernels
 ) -> Any:
-    """Return an island as kernels on a device read it."""
+    """Return an island in the form read by kernels on a device."""
     found, place_of = IslandMotion(), np.full(robot.active_dof_count + 1, -1, np.int32)
     place_of[island.dofs] = np.arange(len(island.dofs))
     numbers = {
