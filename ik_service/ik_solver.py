@@ -355,7 +355,7 @@ class IKSolver:
         self._core.targets.replace(target, offset=offset, row_weights=row_weights, tolerance=tolerance)
 
     def islands(self, problem: int = 0) -> IslandReport:
-        """Report the joints of each island, the rows coupling them, and the targets out of reach of every joint.
+        """Report the joints of each island, the rows coupling them, and the targets on links without an active joint.
 
         A solve may hold fewer rows: rows of a target without positions or without orientations are off. The result of a
         solve reports its own islands.

@@ -106,7 +106,7 @@ class SolverCore:
         batch: Batch,
         options: SolverOptions,
         *,
-        guess: NDArray[Any] | None = None,  # as for `run`
+        guess: NDArray[Any] | None = None,  # as in `run`
         # configurations [problems, joint_coord_count] to verify in place of the answers, or None
         judged: NDArray[Any] | None = None,
     ) -> IKResult | None:

@@ -118,7 +118,7 @@ def stage_target(
     *,
     first: int,  # column of x in the orientations
 ) -> None:
-    """Launch the kernels that write a target into the staging arrays."""
+    """Launch the copy of a target into the staging arrays."""
     if positions is not None:
         given: list[Any] = [positions, target, inputs.positions.device]
         wp.launch(_stage_positions, len(positions), given, device=positions.device)
@@ -128,7 +128,7 @@ def stage_target(
 
 
 def stage_starts(inputs: InputArrays, starts: wp.array[Any], count: int, coordinate: wp.array[Any]) -> None:
-    """Launch the kernel that writes the starts [1 or n, the caller's coordinates], after the targets."""
+    """Launch the copy of the starts [1 or n, the caller's coordinates], after the targets."""
     # `coordinate`: the robot's coordinate of each column
     given = [starts, coordinate, inputs.start_coordinates, inputs.given.device, inputs.starts.device]
     given += [inputs.positions.device, inputs.orientations_xyzw.device]

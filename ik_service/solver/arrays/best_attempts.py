@@ -22,7 +22,7 @@ class BestAttempts:
     seed: wp.array2d[wp.int32]  # its seed
     iterations: wp.array2d[wp.int32]  # its steps
     status: wp.array2d[wp.int32]  # its IKStatus or STATIONARY
-    met: wp.array2d[wp.int32]  # whether it met its targets, as in `Slots`
+    met: wp.array2d[wp.int32]  # whether its targets are met, as in `Slots`
 
 
 @wp.struct

@@ -190,7 +190,7 @@ class AttemptFunctions(AttemptStart):
 
         @wp.func
         def nearness_of_all(state: StateRef, lane: int, task: TaskRef):
-            """Return the same; targets with a row outside its tolerance do not count as met."""
+            """Return nearness; targets do not count as met beside a row outside its tolerance."""
             met, precise = nearness(state, lane, task)
             if met == 1 and not is_within(wp.sqrt(float(at(state, (ERROR + ERRORS) * W + lane))), 1.0):
                 met = 0

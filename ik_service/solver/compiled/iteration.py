@@ -19,7 +19,7 @@ POSE_INPUTS = 3 + 4 + 6  # of a whole pose: position, quaternion, weights
 
 
 def iteration_of(program: IslandProgram, lanes: Lanes, entries_max: float, *, data_columns: int = 0) -> IterationSource:
-    """Return the iteration of an island; `entries_max` and `data_columns` as for `IterationSource`."""
+    """Return the iteration of an island; `entries_max` and `data_columns` as in `IterationSource`."""
     has_target = bool(program.errors)
     damping = DAMPING if has_target else OBJECTIVE_DAMPING
     if has_target and program.levels:

@@ -41,7 +41,7 @@ RUN_MAX = 16  # inputs all loaded before the first is stored
 
 @typed_warp.func_native("return (wp::uint64)&wp::index(rows, line, 0);")
 def row_address(rows: wp.array2d[wp.float32], line: int) -> wp.uint64:  # type: ignore[empty-body]  # the C++ above is the body; Warp takes no 'raise' here, and no types under 'no_type_check'
-    """Return the address of a row of an array whose rows are without gaps."""
+    """Return the address of a row of an array with contiguous rows."""
 
 
 @typed_warp.func_native("return (wp::uint64)&wp::index(numbers, 0);")
@@ -64,7 +64,7 @@ def plain_cosine(gradient: float, diagonal: float, norm2: float):
 
 
 class ThreadAttempts(AttemptFunctions):
-    """The functions of attempts for threads, as in `AttemptFunctions`, except for the arguments of two."""
+    """The functions of attempts for threads, as in `AttemptFunctions`; two of them have other arguments."""
 
     def __init__(self, source: IterationSource, robot: KinematicRobot, collision: ClearanceSize | None = None) -> None:
         self._robot = robot

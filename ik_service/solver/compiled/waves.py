@@ -69,7 +69,7 @@ WaveRef: Any = typed_warp.reference_to(Wave)
 
 @typed_warp.func_native("return *(volatile const int*)wp::address(ends, line, island);")
 def current_end(ends: wp.array2d[wp.int32], line: int, island: int) -> wp.int32:  # type: ignore[empty-body]  # the C++ above is the body; Warp takes no 'raise' here, and no types under 'no_type_check'
-    """Return the end of a search, read anew each time because other threads may write the end meanwhile."""
+    """Return the end of a search, read from memory each time because other threads may write the end meanwhile."""
 
 
 @wp.func

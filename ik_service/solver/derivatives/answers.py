@@ -104,7 +104,7 @@ class Answers:
         return self._by_data(target, np.eye(TWIST)[axes], partial(_with_pose_moved, of_tool=of_tool), motion)
 
     def by_field(self, block: int, name: str, motion: BodyMotion) -> Float64Array:
-        """Return the same by the numbers of a field of a block of rows, shape [n, rows + active DOFs, columns]."""
+        """Return derivatives as in `by_pose`, by a field of a block of rows, shape [n, rows + active DOFs, columns]."""
         # Numbers normalised together have no derivative along themselves
 
         def moved(data: Data, moves: Float64Array) -> Data:

@@ -161,7 +161,7 @@ class Linearisation:
             getattr(self, name)[problems] = getattr(part, name)
 
     def ordered(self, order: CallerOrder) -> "Linearisation":
-        """Return the same in an order other than the robot's."""
+        """Return these derivatives in an order other than the robot's."""
         of_dofs = (*By._fields, "dof_state", "one_sided")
         columns: dict[str, Any] = {name: getattr(self, name)[:, order.dofs] for name in of_dofs}
         if self.by_limits.shape[2]:

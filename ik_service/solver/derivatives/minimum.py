@@ -5,7 +5,7 @@ With hard rows h = 0, soft rows of cost 1/2 |s|^2, Lagrange multipliers y of h a
     [ L_FF  A_F' ] [ dq_F ]      [ g_p ]
     [ A_F   0    ] [ dy   ]  = - [ h_p ] dp          L = s's + sum s_i s_i'' + sum y_i h_i'',  A = h',  g = s' s + A' y
 
-If a direction stays open, as for a redundant arm, dq is the shortest solution.
+In a null space, as of a redundant arm, dq is the shortest solution.
 """
 
 from typing import NamedTuple

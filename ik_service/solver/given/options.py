@@ -198,7 +198,7 @@ class SolverOptions:
         return hash(tuple(getattr(self, field.name) for field in fields(self)))
 
     def __hash__(self) -> int:
-        """Return the same for equal options; options are the key of many caches used in every request."""
+        """Return a hash, equal for equal options; options are the key of many caches used in every request."""
         return self._hash
 
     def __getstate__(self) -> dict[str, object]:

@@ -50,6 +50,6 @@ TICK_DAMPING = replace(
     DAMPING,
     progress=1e-10,  # with more, joints in the null space still move slowly, which looks like motion
     smallest=1.0,  # the floor of the largest entry holds joints in the null space
-    bend=0.5,  # about the second derivatives of an arm's rows [units of length]; with less it swings at the edge
+    bend=0.5,  # about the second derivatives of an arm's rows [units of length]; with less, arms swing at full reach
     settles=True,
 )

@@ -1,11 +1,11 @@
 """Search of an island: seeds one after another until one succeeds, or the least cost has come up often enough.
 
-If no attempt succeeds, as for targets out of reach or objectives alone, and the caller has not set the number of seeds,
-the search ends when EQUAL_MINIMA attempts have ended at the least cost, EQUAL_MINIMA_OF_MANY if an island has several
-targets. The test runs between rounds of seeds, when all attempts of the seeds before have ended: so the result depends
-neither on the order of their ends nor on other problems. Costs are counted by their exponents and first bits, in the
-class of the least cost and the next one: a window of 2 to 6 %, because attempts end a little above their minimum. The
-count of a set of costs does not depend on their order.
+If no attempt succeeds, for example with targets out of reach or objectives alone, and the caller has not set the number
+of seeds, the search ends when EQUAL_MINIMA attempts have ended at the least cost, EQUAL_MINIMA_OF_MANY if an island has
+several targets. The test runs between rounds of seeds, when all attempts of the seeds before have ended: so the result
+depends neither on the order of their ends nor on other problems. Costs are counted by their exponents and first bits,
+in the class of the least cost and the next one: a window of 2 to 6 %, because attempts end a little above their
+minimum. The count of a set of costs does not depend on their order.
 
 An attempt counts in full at a stationary point inside the joint limits. An attempt stalled short of a minimum counts
 1/8. An attempt blocked by limits counts 0: many starts slide into one wide minimum there while others meet the target.

@@ -15,7 +15,7 @@ from ik_service.solver.lm.codes import (
     STATIONARY,
 )
 
-# Floors are those of rows of weight 1; they scale with the weights.
+# Floors for rows of weight 1; floors scale with the weights.
 RESIDUAL_FLOOR2 = wp.constant(9.0e-12)  # |r|^2 at the limit of float32 kinematics
 FLOAT64_FLOOR2 = 1.0e-22  # the same of float64
 NOT_EVALUATED = wp.constant(compiler.NOT_EVALUATED)  # |r|^2 before the first evaluation: any trial is better

@@ -1,1 +1,1 @@
-"""Second tries for unsolved problems: loops opened first, islands combined anew, contacts repaired, targets alone."""
+"""Second tries for unsolved problems: loops opened, new combinations of islands, contacts repaired, targets alone."""

@@ -31,7 +31,7 @@ FoundAnswers: TypeAlias = tuple[NDArray[Any], NDArray[np.bool_]]
 class SecondTry(Protocol):
     """A search for answers of one solver's problems. The solver verifies the answers."""
 
-    statuses: tuple[IKStatus, ...]  # statuses of the problems it can help
+    statuses: tuple[IKStatus, ...]  # statuses of problems with possible help
 
     def can_help(self, result: IKResult, batch: Batch) -> NDArray[np.bool_]:
         """Return the problems of a solve with something to search for, whatever their status."""
@@ -53,7 +53,7 @@ class TargetSolve(Protocol):
 
 
 class TargetsAlone:
-    """Search of such answers for one solver, whose rows beside targets all have lower priority."""
+    """Search with targets alone, for one solver; all its other rows have lower priority."""
 
     statuses: tuple[IKStatus, ...] = (
         IKStatus.STALLED,

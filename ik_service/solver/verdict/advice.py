@@ -1,4 +1,4 @@
-"""Advice on problems without success: the meaning of their status, and links out of reach of all joints.
+"""Advice on problems without success: the meaning of their status, and links without an active joint.
 
 A target on a link without an active joint belongs to no island. It is verified like any other, but more seeds or
 iterations do not help; the advice names the link. Computed on the host, on request only.

@@ -52,7 +52,7 @@ class ExactSpheres:
 @cache
 @typing.no_type_check
 def clearance_kernel(bodies: int, links: int) -> wp.Kernel:
-    """Return the kernel of clearances for robots with at most so many bodies, and links with spheres."""
+    """Return the kernel of clearances for robots with at most `bodies` bodies and `links` links with spheres."""
     named = (ObjectKind.CYLINDER, ObjectKind.HALF_SPACE, ObjectKind.GRID)
     kinds = {kind.name.lower(): kind.value for kind in named}
     Spheres: Any = typed_warp.reference_to(ExactSpheres)

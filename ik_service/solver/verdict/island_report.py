@@ -41,7 +41,7 @@ class IslandMembers:
 
 @dataclass(frozen=True)
 class UnmovedRows:
-    """Rows without an active joint: they are in no island and are judged all the same.
+    """Rows without an active joint: they are in no island, but they are judged.
 
     Attributes:
         rows: "target LINK" or the class of an objective.
