@@ -37,8 +37,7 @@ class ArrayGraphs:
     ) -> PreparedSolve:
         """Solve with the device lock held, without waiting; return the prepared solve."""
         # `key` is the key of all arrays of the caller. While a graph is recorded, the launches of `prepare` become part
-        # of
-        # this graph. `launch` runs the replay of the solve together with transfers of the arrays.
+        # of this graph. `launch` runs the replay of the solve together with transfers of the arrays.
         prepared = prepare()
         if not self._device.is_cuda or self._device.is_capturing:
             launch(prepared.run)

@@ -179,9 +179,8 @@ class SolverCore:
     ) -> Iterator[tuple[Workspace, SolveSettings]]:
         """Hold the device for a solve with inputs and answers on the device."""
         # Waits at the end until the device is done, except while a graph is being recorded. `given` is as in
-        # `InputArrays`.
-        # Raises InputError where a graph is being recorded and no solve was like this one before, EngineError where
-        # the active rows differ between problems.
+        # `InputArrays`. Raises InputError where a graph is being recorded and no solve was like this one before,
+        # EngineError where the active rows differ between problems.
         if self.robot.constraint_names:
             options = self._closing(options)
         check_lines(self.objectives, self.targets.with_lines, count)

@@ -229,8 +229,7 @@ class InputArrays:
         # configurations of seed 0, [capacity, joint_coord_count]
         self.starts = HostDeviceArray((capacity, model.joint_coord_count), wp.float64, device)
         # presence of inputs, [1 + 2 x targets]: no start, one for all problems or one each; then for each target
-        # whether
-        # there are positions, and whether there are orientations
+        # whether there are positions, and whether there are orientations
         self.given = HostDeviceArray((1 + 2 * count,), wp.int32, device, per_problem=False, block=block)
         # marks of faulty numbers, [parts]
         self.fault = HostDeviceArray((parts,), wp.int32, device, per_problem=False, block=block)

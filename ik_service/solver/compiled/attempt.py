@@ -311,8 +311,7 @@ class AttemptFunctions(AttemptStart):
             return rank, cost, status, met, search_cost
 
         # rank, cost, status, whether the targets are met, and the comparison cost, of a finished attempt: the same
-        # arguments
-        # as start_attempt
+        # arguments as start_attempt
         self.judge_attempt = judge_attempt
 
     @typing.no_type_check

@@ -143,8 +143,7 @@ class IslandKernels:
     ) -> list[IslandWork]:
         """Return kernels and tasks to solve all islands of the problems."""
         # A partition common to all problems serves any number of problems. Attempts go to `answers`, `BestAttempts`:
-        # either
-        # of the problems, or with room for every attempt.
+        # either of the problems, or with room for every attempt.
         found = self._all_tasks(problems, inputs, partition, problem_count, "float32")
         for _, task in found:
             task.best, task.searches = answers, problems.searches

@@ -116,8 +116,7 @@ class ThreadAttempts(AttemptFunctions):
                 put(data, thread, 2 * DOFS + INPUTS, FLOOR2 * task.lightest2[w, island])
 
         # read_data: gives a thread the read-only data of the iteration: (data, thread, task, problem, island,
-        # is_first);
-        # is_first: the thread has had no attempt before in this launch
+        # is_first); is_first: the thread has had no attempt before in this launch
         self._read, self.read_data = read, read_data
 
     @typing.no_type_check

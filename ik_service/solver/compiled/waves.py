@@ -2,8 +2,7 @@
 
     first wave    all problems; each later one the problems with a search not ended
     every wave    enough seeds of its problems to keep the device busy, and as many as all waves before, if rows suffice
-    after it      the answers of each problem are read seed by seed, until its search ends; problems to continue are
-    listed
+    after it      answers of each problem are read seed by seed, until its search ends; unfinished problems are listed
 
 So few attempts are superfluous. The number of seeds of a wave is computed on the device, from the number of unsolved
 problems. Waves are made while there are any: a loop that can be part of a recorded graph.
@@ -266,10 +265,9 @@ def record_waves(
 ) -> Callable[[], None]:
     """Return a function to solve an island of all problems, into the task's best attempts."""
     # The function launches, or becomes part of a graph during recording, and holds the arrays of task and storage by
-    # address only. The numbers of problems and seeds on the device may be smaller at run time. When
-    # launched on a GPU, the host waits after every other wave to learn whether there is another one. Unless every
-    # attempt
-    # is kept, the ranks of the task's best attempts must be UNRANKED, and its searches before their first seeds.
+    # address only. The numbers of problems and seeds on the device may be smaller at run time. When launched on a GPU,
+    # the host waits after every other wave to learn whether there is another one. Unless every attempt is kept, the
+    # ranks of the task's best attempts must be UNRANKED, and its searches before their first seeds.
     by_row = (task.limit_lower, task.limit_upper, task.start_joint_q, task.ranges.lower, task.ranges.upper)
     assert all(array.is_contiguous for array in by_row)  # threads read each row from one address
     device = task.settings.device

@@ -32,8 +32,7 @@ CONSTRAINT_ROW = wp.constant(int(RowKind.CONSTRAINT))
 def differentiates_itself(objective: Any) -> bool:
     """Return whether an objective has its own `compute_jacobian_autodiff`, beyond its base class."""
     # In `newton.ik` the method of the base class only raises. Such objectives, and objectives of our own base class,
-    # are
-    # differentiated by the solver
+    # are differentiated by the solver
     for base in type(objective).__mro__:
         if "compute_jacobian_autodiff" in vars(base):
             return base.__name__ != IKObjective.__name__

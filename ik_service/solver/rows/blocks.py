@@ -179,10 +179,9 @@ class Rows:
 @contextmanager
 def _checked_arrays(objective: Any, device: wp.Device) -> Iterator[None]:
     """Forbid GPU kernels of an objective's hooks on arrays out of reach of the GPU."""
-    # Warp checks this only on request, and access to such an array ends the GPU's context for the whole
-    # process. Hooks run while launches are recorded, so the check costs a solve nothing. The ObjectiveError names
-    # kernel,
-    # argument and devices.
+    # Warp checks this only on request, and access to such an array ends the GPU's context for the whole process. Hooks
+    # run while launches are recorded, so the check costs a solve nothing. The ObjectiveError names kernel, argument and
+    # devices.
     before, relaxed = wp.config.launch_array_access_mode, wp.config.LaunchArrayAccessMode.RELAXED
     if not device.is_cuda or before != relaxed:
         yield

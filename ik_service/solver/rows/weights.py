@@ -31,8 +31,7 @@ class RowWeights:
     is_common: bool = True  # whether one line serves any number of problems
     kind: NDArray[np.int32] | None = None  # `RowKind` of each row, [rows]; None if all are rows of targets
     # lower-priority rows in an island with targets, bool [rows]; None for none; all rows have lower priority than the
-    # kind
-    # CONSTRAINT
+    # kind CONSTRAINT
     secondary: NDArray[np.bool_] | None = None
 
     @cached_property

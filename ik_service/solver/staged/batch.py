@@ -115,8 +115,7 @@ class AttemptBatch:
 
     def run(self, count: int, use_graph: bool, check: bool = False, deadline_s: float | None = None) -> None:
         """Iterate until every problem has its answer, or until the deadline, counted from the end of recording."""
-        # With `check` the Jacobian is compared with finite differences at the first starts; ObjectiveError for a wrong
-        # one
+        # With `check` the Jacobian is compared with finite differences at the first starts; ObjectiveError if wrong
         use_graph = use_graph and not self._rows.on_host
         if check or (use_graph and self._graph is None):
             self._begin()

@@ -45,8 +45,7 @@ KinematicsRef: Any = typed_warp.reference_to(Kinematics)
 def packet_function(*names: str, folder: TemplateFolder = TEMPLATES, **words: object) -> str:
     """Return a function's body for Warp, from templates of a folder, for a SIMD packet of problems."""
     # Its arguments begin with (p, place, left, robot, joint_q): a problem, its place among the problems of the launch,
-    # and
-    # the number of problems from there on. Only the first problem of each packet has an effect.
+    # and the number of problems from there on. Only the first problem of each packet has an effect.
     texts = [folder.filled(f"{name}.cpp", words) for name in names]
     wide, single = ("\n".join(_packet_lines(lanes, texts)) for lanes in (ON_CPU, ON_GPU))
     return f"\n#if defined(__clang__) && !defined(__CUDA_ARCH__)\n{wide}\n#else\n{single}\n#endif\n"

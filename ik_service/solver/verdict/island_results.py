@@ -18,8 +18,7 @@ Instance = TypeVar("Instance")
 def instance_of(kind: type[Instance], fields: Mapping[str, Any]) -> Instance:
     """Return an instance of a frozen dataclass without slots and `__post_init__`, of fields by name."""
     # The dataclass constructor sets fields one by one through `object.__setattr__`: for a result this takes a tenth of
-    # a
-    # solve of one target
+    # a solve of one target
     made = object.__new__(kind)
     vars(made).update(fields)
     return made

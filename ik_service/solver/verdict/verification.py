@@ -231,8 +231,7 @@ class Verification:
         answers = {column.name: array_of(column) for column in DEVICE_COLUMNS}
         of_islands = {column.name: array_of(column) for column in DEVICE_ISLAND_COLUMNS}
         # the columns of `result_schema` written by kernels, by name, with the prefix `island_` for islands; `judged_q`
-        # is
-        # `joint_q` in float64
+        # is `joint_q` in float64
         self.columns = answers | {f"island_{name}": array for name, array in of_islands.items()}
         self._answers, self._of_islands = HostColumns(answers), HostColumns(of_islands)
         self.columns["judged_q"] = array_of(DEVICE_COLUMNS[0], wp.float64)
