@@ -1,11 +1,11 @@
-"""The page: drag a target in a browser, watch the robot follow, read why it does not; needs the extra `page`.
+"""The page: drag a target in a browser, watch the robot follow, read why a target is missed; needs the extra `page`.
 
-page.py: the server, its visitors and the threads that solve for them
-visitor.py: one visitor, and what is to be done; actions.py: what is to be done, by kind
-view.py: what a browser shows: stage.py, the scene, panel.py, and for how long answers have been awaited
-words.py: what the panel says; posed_robot.py: a robot and its targets, without any picture
-local_solving.py, remote_solving.py: who answers, this process or a service; questions.py: what is asked
-request_texts.py: what was asked, as Python, shell commands and C; geometry.py, drawing.py: what a robot looks like
+page.py: the server, its visitors and the solving threads
+visitor.py: one visitor and the queued actions; actions.py: the queue, one entry per kind of action
+view.py: the view in a browser: stage.py, the scene; panel.py, the panel; and the waiting time of pending answers
+words.py: texts of the panel; posed_robot.py: a robot and its targets, without graphics
+local_solving.py, remote_solving.py: answers from this process or from a service; questions.py: the questions
+request_texts.py: the last question as Python, shell commands and C; geometry.py, drawing.py: pictures of a robot
 """
 
 from ik_service.extras import needs

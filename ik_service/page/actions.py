@@ -1,4 +1,4 @@
-"""Actions that a visitor asks for: by kind, those that are not done yet, and how long they have been awaited."""
+"""Queue of a visitor's pending actions, one entry per kind, with their waiting times."""
 
 import threading
 import time
@@ -37,21 +37,21 @@ QUIET_ACTIONS = frozenset(("grab", "play", "refresh", "release", "slice"))
 
 
 class ActionQueue:
-    """Actions that are not done yet, each with its newest value.
+    """Pending actions, each with its newest value.
 
     Args:
-        wake: Called when there is something to do.
-        tell: Called every `LOOK_S` in a thread of its own while actions are awaited; returns whether to go on.
+        wake: Called when an action is added.
+        tell: Called every `LOOK_S` in a separate thread while actions are pending; returns whether to continue.
     """
 
     def __init__(self, wake: Callable[[], None], tell: Callable[[], bool]) -> None:
         self._wake, self._tell, self._lock = wake, tell, threading.Lock()
         self._pending, self._ordered = dict[str, Any](), set[str]()
-        self._added, self._taken = dict[str, float](), dict[str, float]()  # when, of all that a solve may belong to
+        self._added, self._taken = dict[str, float](), dict[str, float]()  # times at which the actions were added
         self._is_watched = False
 
     def add(self, action: str, value: Any = None) -> None:
-        """Note that something is to be done, on any thread; fields of a value that has some are merged."""
+        """Queue an action, on any thread; a dictionary value is merged with the pending value of the action."""
         with self._lock:
             old = self._pending.get(action)
             self._pending[action] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
@@ -63,13 +63,13 @@ class ActionQueue:
         self._wake()
 
     def add_later(self, seconds: float, action: str, value: Any = None) -> None:
-        """Note it after some seconds."""
+        """Queue an action after a delay [s]."""
         timer = threading.Timer(seconds, self.add, [action, value])
         timer.daemon = True
         timer.start()
 
     def add_once(self, seconds: float, action: str) -> None:
-        """Note it after some seconds, if it is not to come anyway."""
+        """Queue an action after a delay [s], unless the action is already scheduled."""
         if not self.is_ordered(action):
             self._ordered.add(action)
             self.add_later(seconds, action)
@@ -79,7 +79,7 @@ class ActionQueue:
         return action in self._ordered
 
     def take(self) -> dict[str, Any]:
-        """Return all that is to be done; it is awaited until `finish`."""
+        """Return all pending actions; they count as awaited until `finish`."""
         with self._lock:
             pending, self._pending = self._pending, {}
             self._taken, self._added = self._added, {}
@@ -87,12 +87,12 @@ class ActionQueue:
         return pending
 
     def finish(self) -> None:
-        """Note that all that was taken is done."""
+        """End the wait for all taken actions."""
         with self._lock:
             self._taken = {}
 
     def awaited(self) -> dict[str, float]:
-        """Return how long each action has been awaited [s], those aside that change the view alone."""
+        """Return the waiting time of each action [s], without actions that change only the view."""
         with self._lock:
             return {action: time.monotonic() - at for action, at in {**self._added, **self._taken}.items()}
 

@@ -1,6 +1,6 @@
 """Drawings in a scene of viser: a robot, its ghosts, its collision spheres.
 
-A drawing makes its scene nodes once; moving it sends the poses of all its parts as one array a mesh.
+A drawing makes its scene nodes once; a move sends the poses of all parts, one array per mesh.
 """
 
 from collections.abc import Callable, Coroutine, Sequence
@@ -20,16 +20,16 @@ LIMIT_COLOR: Color = (214, 48, 49)
 
 
 class RobotDrawing:
-    """A robot, several ghosts of it, or its spheres.
+    """A robot, several ghosts of a robot, or its collision spheres.
 
     Args:
-        scene: Where to draw.
-        name: Name of the scene node above its parts.
+        scene: Scene of viser.
+        name: Name of the parent scene node.
         robot: The robot.
-        parts: What it looks like.
+        parts: Meshes of the robot.
         joint_q: Configurations, shape [joint_coord_count] or [n, joint_coord_count].
-        color: Of all parts, until they are painted.
-        opacity: None is opaque.
+        color: Color of all parts before `paint`.
+        opacity: Opacity; None is opaque.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class RobotDrawing:
             self._rods.points = loop_rods(self._robot, bodies).astype(np.float32)
 
     def paint(self, links: NDArray[np.uint8], joints: NDArray[np.uint8]) -> None:
-        """Colour the one configuration that is shown: tips and meshes [links, 3], joints [dofs, 3] by parts' index."""
+        """Color the single configuration: tips and meshes [links, 3], joints [dofs, 3], by the index of the part."""
         for part, node in self._drawn:
             colors = np.tile(np.array(ROD_COLOR, np.uint8), (len(part.body), 1))
             is_tip, is_mesh, is_joint = (part.role == role for role in (Role.TIP, Role.LINK, Role.JOINT))
@@ -86,9 +86,9 @@ class RobotDrawing:
             node.batched_colors = colors
 
     def tell_clicks(self, clicked: Callable[[str], None] | None) -> None:
-        """Call on the event loop with the name of each link that is clicked from now on; None ends that.
+        """Call `clicked` on the event loop with the name of each clicked link; None removes the callback.
 
-        A part that can be clicked keeps the mouse from gizmos behind it.
+        Clickable parts take mouse events from gizmos behind them.
         """
         for part, node in self._drawn:
             node.remove_click_callback()
@@ -102,13 +102,13 @@ class RobotDrawing:
         return told
 
     def drawn_position(self, link: str) -> Float64Array:
-        """Return where the tip of a link that carries no other is drawn [m], as it was last sent, shape [3]."""
+        """Return the last drawn position of the tip of a leaf link [m], shape [3]."""
         balls, node = self._drawn[1]
         (place,) = np.flatnonzero((balls.role == Role.TIP) & (balls.index == self._robot.link_index(link)))
         return np.asarray(node.batched_positions[place], np.float64)
 
     def remove(self) -> None:
-        """Take it out of the scene."""
+        """Remove the drawing from the scene."""
         self._node.remove()
 
 

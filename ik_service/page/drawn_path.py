@@ -1,4 +1,4 @@
-"""A path that a visitor draws by dragging targets, and the joints that follow it."""
+"""A path that a visitor draws by dragging targets, and the joint motion along the path."""
 
 import itertools
 from collections.abc import Mapping
@@ -21,8 +21,8 @@ class DrawnPath:
     """A path.
 
     Attributes:
-        followed: The joints along it; None before they have been asked for.
-        shown: Number of the way along it that is shown now; 0 for none.
+        followed: Joint motion along the path; None before the solve.
+        shown: Number of the playback in progress; 0 if there is none.
     """
 
     shown = 0
@@ -33,7 +33,7 @@ class DrawnPath:
         self._poses: list[Float64Array] = []
 
     def add(self, posed: PosedRobot) -> None:
-        """Add where the targets are now, if they have moved; where others count than before, the path begins anew."""
+        """Add the present target poses if they have changed; another set of active targets starts a new path."""
         links, poses = tuple(one.link for one in posed.asked), np.array([one.pose for one in posed.asked])
         if links != self._links:
             self._links, self._poses = links, []
@@ -47,7 +47,7 @@ class DrawnPath:
         return len(self._poses)
 
     def begin(self) -> int:
-        """Return the number of a new way along it; the one before ends."""
+        """Return the number of a new playback; the playback in progress ends."""
         self.shown = next(_ways)
         return self.shown
 

@@ -1,4 +1,4 @@
-"""Pictures of a robot: rods along the tree of links, discs for joints, balls at their ends, meshes where there are.
+"""Pictures of a robot: rods along the link tree, discs for joints, balls at leaf links, meshes where available.
 
 Every part is fixed to a body (-1 for the world), so a picture of a configuration is the poses of the bodies times the
 poses of the parts in them. No part of this file knows viser.
@@ -44,16 +44,16 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Parts that are scaled copies of one mesh.
+    """Scaled copies of one mesh.
 
     Attributes:
         mesh: The mesh.
-        body: Body that carries each, -1 for the world, shape [parts].
+        body: Body of each part, -1 for the world, shape [parts].
         X_body: `T_body_part` [m, xyzw], shape [parts, 7].
-        scales: Of the mesh along its axes [m], shape [parts, 3].
-        role: `Role` of each, shape [parts].
-        index: DOF of a disc, link of a tip, a mesh or a sphere, -1 for others, shape [parts].
-        link: Link that each belongs to, a disc to the one that it turns; -1 for spheres, shape [parts].
+        scales: Scale of the mesh along its axes [m], shape [parts, 3].
+        role: `Role` of each part, shape [parts].
+        index: DOF of a disc; link of a tip, a mesh or a sphere; -1 for other parts, shape [parts].
+        link: Link of each part, for a disc the link turned by the joint; -1 for spheres, shape [parts].
     """
 
     mesh: Mesh
@@ -71,7 +71,7 @@ class Parts:
 
 @dataclass
 class _Row:
-    """One part while they are collected."""
+    """One part during collection."""
 
     body: int
     pose: Float64Array
@@ -82,7 +82,7 @@ class _Row:
 
 
 def loop_rods(robot: RobotModel, bodies: Float64Array) -> Float64Array:
-    """Return the ends of rods that close loops by their length alone [m], [rods, 2, 3], from `placed_bodies`."""
+    """Return the ends of rods that close loops by their length [m], [rods, 2, 3], from `placed_bodies`."""
     ends = list[list[Float64Array]]()
     for loop in robot.loops:
         if loop.distance is not None:
@@ -103,7 +103,7 @@ def placed_bodies(robot: RobotModel, joint_q: NDArray[Any]) -> Float64Array:
 
 
 def robot_parts(robot: RobotModel, meshes: Mapping[str, Sequence[Mesh]] | None = None) -> tuple[Parts, ...]:
-    """Return rods with discs, balls with tips, and the meshes of links, one each; these links have no rods."""
+    """Return rods with discs, balls for tips, and the meshes of links; links with a mesh have no rods."""
     size, meshes = robot_size(robot), meshes or {}
     thickness = ROD_SHARE * size * _slenderness(robot)
     cylinders, balls, rounded = list[_Row](), list[_Row](), set[tuple[float, ...]]()
@@ -141,7 +141,7 @@ def robot_parts(robot: RobotModel, meshes: Mapping[str, Sequence[Mesh]] | None =
 
 
 def sphere_parts(robot: RobotModel) -> Parts:
-    """Return the collision spheres of a robot that has some, with the place of their link among `links` as index."""
+    """Return the collision spheres of a robot with a collision model; `index` is the place of the link in `links`."""
     spheres = robot.body_spheres
     assert spheres is not None  # the robot has some
     rows = [
@@ -153,14 +153,14 @@ def sphere_parts(robot: RobotModel) -> Parts:
 
 
 def robot_size(robot: RobotModel) -> float:
-    """Return the size of a robot: the diagonal of what its links span in the middle of their ranges [m]."""
+    """Return the size of a robot: diagonal of the bounding box of its links at mid-range [m]."""
     points = robot.forward_kinematics(robot.mid_joint_q).positions[0]
     span = float(np.linalg.norm(np.ptp(points, axis=0)))
     return max(span, float(np.linalg.norm(robot.joint_X_p[:, :3], axis=1).max(initial=0.0)), LEAST_SIZE)
 
 
 def _rods(robot: RobotModel) -> Iterator[tuple[int, Float64Array, Float64Array, int]]:
-    """Give from where to where rods go in the frame of which body [m], and the link that each belongs to."""
+    """Yield each rod: body, end points in the body frame [m], and link."""
     for link, parent in enumerate(robot.link_parent.tolist()):
         body = int(robot.link_body[link])
         if parent < 0:
@@ -180,7 +180,7 @@ def _rods(robot: RobotModel) -> Iterator[tuple[int, Float64Array, Float64Array, 
 
 
 def _joint(robot: RobotModel, radius: float, reach: float, joint: int) -> Iterator[_Row]:
-    """Give the discs of a joint about the axes that it turns about, and the rail that it slides along."""
+    """Yield discs about the rotation axes of a joint, and the rail of a sliding joint."""
     start, stop = int(robot.joint_qd_start[joint]), int(robot.joint_qd_start[joint + 1])
     if robot.joint_type[joint] == JointType.FLOATING:
         return
@@ -200,9 +200,9 @@ def _joint(robot: RobotModel, radius: float, reach: float, joint: int) -> Iterat
 
 
 def _slide(robot: RobotModel, joint: int, dof: int, reach: float) -> Iterator[tuple[int, Float64Array, Ends]]:
-    """Give what a joint slides in and with: body, frame, and from where to where along the axis [m].
+    """Yield the parts of a sliding joint: body, frame, and both ends along the axis [m].
 
-    A rail where the joint may stand at its zero; else a sleeve up to the shortest way, and a rod that fills the rest.
+    A rail if the joint may be at zero; otherwise a sleeve up to the shortest travel, and a rod for the rest.
     """
     lower, upper = float(robot.joint_limit_lower[dof]), float(robot.joint_limit_upper[dof])
     if lower > 0.0 and np.isfinite(upper):
@@ -241,7 +241,7 @@ def _parts(mesh: Mesh, rows: list[_Row]) -> Parts:
 def cylinder_mesh() -> Mesh:
     """Return a cylinder of radius and length 1 about z.
 
-    Sides and caps have vertices of their own, so that edges are sharp.
+    Sides and caps have separate vertices, so edges are sharp.
     """
     angle = np.linspace(0.0, 2.0 * np.pi, MESH_SIDES, endpoint=False)
     ring = np.stack([np.cos(angle), np.sin(angle)], axis=1)

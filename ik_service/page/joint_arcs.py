@@ -1,4 +1,4 @@
-"""Ranges of joints that turn: an arc from limit to limit about each axis, and a line to its angle."""
+"""Ranges of revolute joints: an arc from limit to limit about each axis, and a line at the joint angle."""
 
 import itertools
 from typing import Any
@@ -27,9 +27,9 @@ class JointArcs:
     """Arcs of all revolute joints of a robot; a range of a turn or more is a circle.
 
     Args:
-        scene: Where to draw.
+        scene: Scene of viser.
         robot: The robot.
-        joint_q: Where it stands, shape [joint_coord_count].
+        joint_q: Configuration, shape [joint_coord_count].
     """
 
     def __init__(self, scene: viser.SceneApi, robot: RobotModel, joint_q: NDArray[Any]) -> None:
@@ -51,7 +51,7 @@ class JointArcs:
         ]
 
     def lines(self, joint_q: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return the pieces of all arcs, and the line of each joint to its angle [m], shapes [n, 2, 3]."""
+        """Return the segments of all arcs and the line at each joint angle [m], shapes [n, 2, 3]."""
         bodies, every = placed_bodies(self._robot, joint_q)[0], np.arange(len(self._joints))
         frames = transform_multiply(bodies[self._robot.joint_parent[self._joints]], self._robot.joint_X_p[self._joints])
         angles = np.asarray(joint_q, np.float64)[self._robot.joint_q_start[self._joints]]
@@ -67,7 +67,7 @@ class JointArcs:
             node.points = lines
 
     def remove(self) -> None:
-        """Take them out of the scene."""
+        """Remove the arcs from the scene."""
         for node in self._nodes:
             node.remove()
 
@@ -78,7 +78,7 @@ class JointArcs:
 
 
 def _zero_direction(robot: RobotModel, joint: np.intp, axis: Float64Array) -> Float64Array:
-    """Return where what a joint turns is seen from its axis at the angle 0: a unit vector across the axis."""
+    """Return the unit vector across the axis toward the moved parts at angle 0."""
     carried = [robot.joint_X_p[robot.joint_parent == joint, :3], robot.link_X_body[robot.link_body == joint, :3]]
     points = np.concatenate(carried)
     across = points - np.outer(points @ axis, axis)

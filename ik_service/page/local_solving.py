@@ -38,11 +38,11 @@ BROUGHT_BYTES, BROUGHT_MOST = 1_000_000, 32
 
 
 class LocalSolving(Solving):
-    """Solvers of this process, made when they are first asked.
+    """Solvers of this process, made at the first question.
 
     Args:
         device: "auto", or a Warp device.
-        robot_file: A robot beside the built-in ones: a path to a URDF or MJCF file; None for none.
+        robot_file: Path of a URDF or MJCF file, a robot beside the built-in ones; None for none.
     """
 
     def __init__(self, device: str = "auto", robot_file: str | None = None) -> None:
@@ -57,19 +57,19 @@ class LocalSolving(Solving):
         self._solvers: OrderedDict[tuple[object, ...], IKSolver] = OrderedDict()
 
     def robot(self, name: str) -> RobotModel:
-        """Return the model of a robot, one that was brought included; see `Solving.robot`."""
+        """Return the model of a built-in or uploaded robot; see `Solving.robot`."""
         return self._brought[name] if name in self._brought else super().robot(name)
 
     def meshes(self, name: str) -> Mapping[str, Sequence[Mesh]]:
-        """Return the meshes that the robot's file names and that are there; others' robots have none."""
+        """Return the readable meshes named by the file of the robot; robots without a file have none."""
         return self._meshes.get(name, {})
 
     def add_robot(self, name: str, text: bytes) -> str:
-        """Keep a robot that a visitor brings, as one of the last `BROUGHT_MOST`; see `Solving.add_robot`."""
+        """Keep an uploaded robot, as one of the last `BROUGHT_MOST`; see `Solving.add_robot`."""
         if len(text) > BROUGHT_BYTES:
             raise PageError(f"'{name}' has {len(text)} bytes. Allowed: {BROUGHT_BYTES}.")
         try:
-            from ik_service.service.catalog.uploaded_urdf import read_uploaded  # here: it brings the service with it
+            from ik_service.service.catalog.uploaded_urdf import read_uploaded  # here: imports the service
 
             model = read_uploaded(text)
         except IKError as error:
@@ -123,7 +123,7 @@ class LocalSolving(Solving):
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """Answer in this context: `compiling` is kept, and an error becomes one for the visitor."""
+        """Keep `compiling` up to date in this context; turn an error into a message for the visitor."""
         try:
             with KernelsFor(tell=self._keep_notice):
                 yield
@@ -145,7 +145,7 @@ class LocalSolving(Solving):
 
 
 def visual_meshes(file: Path) -> dict[str, list[Mesh]]:
-    """Return the meshes of links that a URDF names and that can be read, by link; what cannot be read is left out."""
+    """Return the meshes named by a URDF, by link, without unreadable files."""
     found = dict[str, list[Mesh]]()
     if file.suffix == ".urdf":
         for link, references in read_visuals(file.read_bytes()).items():

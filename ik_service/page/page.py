@@ -1,8 +1,8 @@
-"""The server of the page: a visitor for every browser, and the threads that solve for all of them.
+"""The server of the page: a visitor for every browser, and the threads that solve for all visitors.
 
-viser answers every Host and every Origin, so a website in a browser on this machine could use the page. It keeps files
-that are uploaded in memory until they are whole. Both are bounded here, by names of viser that it does not document;
-`pyproject.toml` holds its series.
+viser answers every Host and every Origin, so a website in a browser on this machine could use the page. viser also
+keeps uploaded files in memory until they are complete. Both are limited here through undocumented names of viser, so
+`pyproject.toml` fixes the version series of viser.
 """
 
 import contextlib
@@ -40,17 +40,17 @@ HOST = re.compile(r"(?:\[([\da-fA-F:.]+)\]|([^\[\]:/@]+))(?::\d+)?")
 
 
 class Page:
-    """A page that is served until it is closed.
+    """A served page; ends with `close`.
 
     Args:
-        solving: Who solves; the page closes it.
-        robot: The robot that a visitor sees first; None is the first one.
+        solving: Source of answers; the page closes this object.
+        robot: First robot of a visitor; None is the first in the list.
         host: Address to listen on.
         port: Port to listen on; 0 is a free one.
         is_dark: Whether the page begins dark.
 
     Attributes:
-        visitors: Those who are there, by the number of their browser's connection.
+        visitors: Present visitors, by connection number of the browser.
 
     Raises:
         PageError: There is no such robot, or the address cannot be used.
@@ -64,7 +64,7 @@ class Page:
         self._waiting: queue.SimpleQueue[Visitor | None] = queue.SimpleQueue()
         self.visitors: dict[int, Visitor] = {}
         port = _free_port(host, port)
-        with contextlib.redirect_stdout(io.StringIO()), guarded_server(host):  # viser greets with a table of its own
+        with contextlib.redirect_stdout(io.StringIO()), guarded_server(host):  # viser prints a greeting
             self._server = viser.ViserServer(host=host, port=port, verbose=False)
         self.url = f"http://{host}:{self._server.get_port()}"
         self._threads = [
@@ -95,7 +95,7 @@ class Page:
         self.close()
 
     def _come(self, client: viser.ClientHandle) -> None:
-        """Make a state for a browser that has connected; runs in a thread of viser's."""
+        """Make a visitor for a new browser; runs in a thread of viser."""
         bound_uploads(client)
         visitor = Visitor(client, self._solving, self._first, self._waiting.put, is_dark=self._is_dark)
         self.visitors[client.client_id] = visitor
@@ -111,7 +111,7 @@ class Page:
             visitor.leave()
 
     def _work(self, solves_first: bool) -> None:
-        """Do what visitors have asked for, one after another; one thread compiles before anybody asks."""
+        """Do the actions of visitors, one after another; one thread compiles before the first question."""
         if solves_first:
             with contextlib.suppress(PageError):  # a visitor is told
                 posed = PosedRobot(self._first, self._solving.robot(self._first))
@@ -121,7 +121,7 @@ class Page:
 
 
 def _free_port(host: str, port: int) -> int:
-    """Return the port to listen on, or raise: viser takes the next one where it is in use, and says so to nobody."""
+    """Return the port to listen on, or raise; viser would silently take the next port if this one is in use."""
     try:
         with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET) as trial:
             return int(trial.getsockname()[1])
@@ -134,7 +134,7 @@ def _free_port(host: str, port: int) -> int:
 
 @contextlib.contextmanager
 def guarded_server(host: str) -> Iterator[None]:
-    """Make the viser server that is started in this block refuse foreign origins and hosts with 403."""
+    """Make the viser server started in this block refuse foreign origins and hosts with 403."""
     server = viser_server.websockets.asyncio.server
     serve = server.serve
 
@@ -157,10 +157,10 @@ def guarded_server(host: str) -> Iterator[None]:
 def is_admitted(bound_to: str, hosts: list[str], origins: list[str]) -> bool:
     """Return whether a request comes from this page or from no website at all.
 
-    A page on a loopback address answers loopback names alone, so that no other name can be made to lead to it.
+    A page on a loopback address answers only loopback names, so no other name can be pointed at the page.
 
     Args:
-        bound_to: Address that the server listens on.
+        bound_to: Listening address of the server.
         hosts: Values of the header Host.
         origins: Values of the header Origin.
     """
@@ -173,7 +173,7 @@ def is_admitted(bound_to: str, hosts: list[str], origins: list[str]) -> bool:
 
 
 def bound_uploads(client: viser.ClientHandle) -> None:
-    """Drop uploads of a browser that are too many or too large."""
+    """Drop uploads of a browser above the limits of count and size."""
     uploads: dict[str, Any] = client.gui._current_file_upload_states
 
     def drop(_: int, message: Any) -> None:

@@ -1,6 +1,6 @@
-"""The panel of one visitor: everything that can be clicked, and what each click asks for.
+"""The panel of one visitor: all controls, and the action of each control.
 
-The panel holds no state of the robot: it is told what to show, and calls back with what has been changed.
+The panel holds no state of the robot: the visitor sets the shown values, and the panel calls back with changes.
 """
 
 import math
@@ -45,12 +45,12 @@ class Panel:
     """The panel.
 
     Args:
-        gui: Where to put it.
+        gui: Parent of the controls, of viser.
         names: Names of the robots.
-        posed: The robot that is shown.
-        enqueue: Called on the event loop with what is to be done, and a value; it may not block.
-        is_dark: Whether it begins dark.
-        status: Text that is there already; it becomes that of the panel.
+        posed: The shown robot.
+        enqueue: Called on the event loop with an action and its value; may not block.
+        is_dark: Whether the panel begins dark.
+        status: Existing status text; becomes the status text of the panel.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Panel:
         self._switches[target.link] = switch
 
     def _slider(self, robot: RobotModel, posed: PosedRobot, joint: int) -> tuple[Any, int, float]:
-        """Make the slider of a joint; return it, its coordinate, and its units in a unit of that."""
+        """Make the slider of a joint; return the slider, its coordinate, and slider units per coordinate unit."""
         dof, coordinate = int(robot.joint_qd_start[joint]), int(robot.joint_q_start[joint])
         is_way = robot.joint_type[joint] == JointType.PRISMATIC
         scale, unit, room = (1e3, "mm", UNLIMITED_WAY) if is_way else (180.0 / np.pi, "°", UNLIMITED_TURN)
@@ -162,7 +162,7 @@ class Panel:
         return button
 
     def show_awaited(self, actions: Collection[str]) -> None:
-        """Disable the buttons of actions that are awaited, and take away what they have shown before."""
+        """Disable the buttons of pending actions, and remove their earlier results."""
         for action, (button, is_never) in self._buttons.items():
             button.disabled = is_never or action in actions
         if "random" in actions:
@@ -182,13 +182,13 @@ class Panel:
 
     @property
     def slice_view(self) -> SliceView | None:
-        """The slice that is to be shown; None for none."""
+        """The slice to show; None for none."""
         if self.plane.value == NO_SLICE:
             return None
         return SliceView(self.plane.value, 1e-3 * self.tool.value, self.slice_color.value == BY_CLEARANCE)
 
     def show_posed(self, posed: PosedRobot) -> None:
-        """Show where joints and targets are, those of links that were picked included."""
+        """Show joints and targets, with targets of picked links."""
         with self._targets_tab:
             for link in posed.targets.keys() - self.numbers.keys():
                 self._add_target(posed.targets[link], is_open=True)
@@ -206,7 +206,7 @@ class Panel:
 
     @staticmethod
     def _show_quaternion(numbers: Sequence[Any], quaternion: Float64Array, *, visible: bool) -> None:
-        """Show a quaternion, in the numbers that were typed where these are a multiple of it."""
+        """Show a quaternion; keep typed numbers if they are a multiple of the quaternion."""
         typed = np.array([number.value for number in numbers])
         is_typed = abs(typed @ quaternion) > SAME_TURN * np.linalg.norm(typed)
         for number, value in zip(numbers, quaternion.tolist(), strict=True):
@@ -237,7 +237,7 @@ class Panel:
             )
 
     def show_solutions(self, count: int, *, is_known: bool = False) -> None:
-        """Offer so many solutions to be taken; `is_known`: there are no others, as far as was looked for."""
+        """Offer solutions to choose from; `is_known` says that the search found all of them."""
         first = NO_OTHER if is_known and not count else HERE
         self.solution.options = (first, *(f"ghost {k + 1}" for k in range(count)))
         self.solution.value = first
@@ -249,7 +249,7 @@ def _chosen(boxes: Sequence[viser.GuiCheckboxHandle]) -> tuple[str, ...]:
 
 
 def unit_quaternion(numbers: Sequence[float]) -> Float64Array:
-    """Return the unit quaternion that four numbers are a multiple of, shape [4]; PageError where there is none."""
+    """Return the normalized quaternion of four numbers, shape [4]; PageError if their length is 0 or not finite."""
     largest = np.abs(numbers).max()
     if not 0.0 < largest < np.inf:
         raise PageError(

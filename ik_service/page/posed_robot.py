@@ -1,7 +1,7 @@
-"""A robot, its targets and the configuration that it stands in: what a visitor has, without any picture.
+"""A robot, its targets and its configuration: the state of a visitor without graphics.
 
-Dragging keeps the branch: a solve starts from the last configuration and tries no other start. Arms whose targets are
-met and have not moved are frozen, so that they keep their joints to the bit.
+Dragging keeps the branch: a solve starts from the last configuration, without other seeds. Arms whose targets are met
+and have not moved are frozen, so their joints keep the same bits.
 """
 
 from collections.abc import Mapping
@@ -62,8 +62,8 @@ class TargetState:
     Attributes:
         link: The link.
         pose: In the world frame [m, xyzw], shape [7].
-        free: Those of `ROTATIONS` that are free.
-        is_on: Whether it counts.
+        free: Free axes, of `ROTATIONS`.
+        is_on: Whether the target is active.
     """
 
     link: str
@@ -73,19 +73,19 @@ class TargetState:
 
 
 class PosedRobot:
-    """A robot, where it stands, and its targets.
+    """A robot, its configuration and its targets.
 
     Args:
-        name: Name of the robot for whoever solves.
+        name: Name of the robot in questions.
         robot: Its model.
 
     Attributes:
-        joint_q: Where it stands, shape [joint_coord_count].
+        joint_q: Present configuration, shape [joint_coord_count].
         targets: Its targets, by link.
-        answer: What the last solve has answered; None where joints have been moved by hand since.
-        error: Distance and angle of every target that counts, by link [m, rad]; NaN where it does not count.
+        answer: The last answer; None after joints have been moved by hand.
+        error: Distance and angle of every active target, by link [m, rad]; NaN for free positions or orientations.
         keeps_loops: Whether its constraints are met.
-        is_on_path: Whether it stands at a waypoint of a path that was drawn.
+        is_on_path: Whether the robot stands at a waypoint of a drawn path.
     """
 
     keeps_loops, is_on_path = True, False
@@ -106,7 +106,7 @@ class PosedRobot:
 
     @property
     def asked(self) -> tuple[TargetState, ...]:
-        """The targets that count."""
+        """The active targets."""
         return tuple(target for target in self.targets.values() if target.is_on)
 
     def change(self, link: str, **values: Any) -> None:
@@ -117,7 +117,7 @@ class PosedRobot:
         self.targets[link] = new
 
     def pick(self, link: str) -> TargetState:
-        """Give a link a target where it is now, or take away that which counts; PageError where nothing moves it."""
+        """Toggle the target of a link, new ones at the present pose; PageError where no joint moves the link."""
         old = self.targets.get(link)
         if old is not None and old.is_on:
             self.change(link, is_on=False)
@@ -144,15 +144,15 @@ class PosedRobot:
         self.change(link, pose=middle)
 
     def touch(self) -> None:
-        """Let the next solve move everything, whether its target has moved or not."""
+        """Let the next solve move every arm, also arms with unchanged targets."""
         self._moved |= set(self.targets)
 
     def stand(self, joint_q: NDArray[Any], poses: Mapping[str, Float64Array] | None = None) -> None:
-        """Stand in a configuration, [joint_coord_count], loops closed if they are kept, with targets where links are.
+        """Move to a configuration, [joint_coord_count], with enabled loops closed, and set the targets.
 
         Args:
             joint_q: The configuration.
-            poses: Where targets are instead, by link, as along a path; None for one that was posed by hand.
+            poses: Target poses by link, as along a path; None puts targets at their links, after a pose by hand.
         """
         robot = self.robot
         self.joint_q = robot.clamp_joint_q(joint_q)[0]
@@ -167,7 +167,7 @@ class PosedRobot:
             self.error[link] = (far, np.nan if np.isnan(self.error[link][1]) else turn)
 
     def pull_targets(self) -> None:
-        """Put every target where its link is."""
+        """Move every target to its link."""
         links = list(self.targets)
         poses = self.robot.forward_kinematics(np.asarray(self.joint_q, np.float64), links)
         for k, link in enumerate(links):
@@ -178,7 +178,7 @@ class PosedRobot:
         self.error = {link: (0.0, np.nan if link in free else 0.0) for link in links}
 
     def closest(self, objects: Mapping[str, Any]) -> tuple[tuple[str, str] | None, float]:
-        """Return the two links or objects that are closest where it stands, and how far they are apart [m]."""
+        """Return the closest pair of links or objects in the present configuration, and their distance [m]."""
         if self.robot.collision_model is None:
             return None, np.inf
         world = read_world({"objects": dict(objects)}) if objects else None
@@ -188,7 +188,7 @@ class PosedRobot:
     def question(
         self, *, any_branch: bool, options: Mapping[str, Any], objects: Mapping[str, Any], alone: bool = True
     ) -> Question:
-        """Return the question that a solve answers, from where the robot stands; PageError where no target counts.
+        """Return the question of a solve from the present configuration; PageError without an active target.
 
         `alone` freezes arms whose targets are met and have not moved.
         """
@@ -220,7 +220,7 @@ class PosedRobot:
     def islands(self) -> NDArray[np.int64]:
         """Return the island of every DOF, -1 where no target moves it, shape [joint_dof_count].
 
-        A target here touches one tree, so loops alone join trees; a robot with loops is taken for one island.
+        A target here touches one tree, so only loops join trees; a robot with loops counts as one island.
         """
         trees = self.robot.trees.dof_treeid
         if self.robot.loops:
@@ -229,7 +229,7 @@ class PosedRobot:
         return np.array([touched.index(tree) if tree in touched else -1 for tree in trees])
 
     def met_links(self) -> NDArray[np.bool_]:
-        """Return the links in whose island every target is met, shape [links]; those that no target moves are."""
+        """Return the links in islands with all targets met, shape [links]; links that no target moves count as met."""
         robot, missed = self.robot, [one.link for one in self.asked if not self._is_met(one.link)]
         if robot.loops and missed:
             return np.zeros(len(robot.link_names), dtype=bool)
@@ -252,7 +252,7 @@ class PosedRobot:
         return np.asarray((ends <= DRAWN_AT_LIMIT).any(axis=0) & (robot.dof_active >= 0))
 
     def _tree(self, link: str) -> int:
-        """Return the tree that moves a link, -1 for none."""
+        """Return the tree of a link, -1 for links fixed to the world."""
         body = self.robot.link_frame(link)[0]
         return int(self.robot.trees.body_treeid[body]) if body >= 0 else -1
 
@@ -288,7 +288,7 @@ class PosedRobot:
 
 
 def _start(name: str, robot: RobotModel) -> Float64Array:
-    """Return a configuration in which a robot is free of contact and its loops are closed, as near as there is one."""
+    """Return a configuration free of contact with closed loops, or the nearest to this found."""
     joint_q = np.array(robot.mid_joint_q, np.float64)
     if name in STARTS and STARTS[name].keys() <= set(robot.joint_names):
         joint_q[:] = 0.0

@@ -1,4 +1,4 @@
-"""Questions of the page and their answers: the one interface between the page and whatever solves."""
+"""Questions of the page and their answers: the only interface between the page and the solver or service."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ class AskedTarget:
         link: Name of the link.
         positions: In the world frame [m], shape [n, 3].
         orientations_xyzw: In the world frame, shape [n, 4].
-        free: Those of `ROTATIONS` that are free; with all of them the orientation does not count.
+        free: Free axes, of `ROTATIONS`; with all three the orientation does not count.
     """
 
     link: str
@@ -57,12 +57,12 @@ class Question:
 
     Attributes:
         robot: Name of the robot.
-        targets: What its links are to reach.
+        targets: Targets of its links.
         initial_joint_q: Starts of the problems, shape [n, joint_coord_count]; None is the solver's own.
-        frozen: Names of DOFs that stay where the start has them.
-        opened: Names of constraints that are not to be met.
-        options: Options by the names that they have in an HTTP request.
-        objects: What is around the robot, as `objects` of a world in an HTTP request.
+        frozen: Names of DOFs fixed at their value in the start.
+        opened: Names of disabled constraints.
+        options: Options by their names in an HTTP request.
+        objects: Obstacles, as `objects` of a world in an HTTP request.
     """
 
     robot: str
@@ -75,13 +75,13 @@ class Question:
 
     @property
     def poses(self) -> tuple[list[Float64Array], list[Float64Array | None]]:
-        """Positions and orientations of the targets, as `IKSolver.solve` takes them; None for one that turns freely."""
+        """Positions and orientations of the targets, as `IKSolver.solve` takes them; None for a free orientation."""
         turns = [None if target.turns_freely else target.orientations_xyzw for target in self.targets]
         return [target.positions for target in self.targets], turns
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """Key of the code that it may need: robot, targets and free axes, loops, starts, options, shapes around it."""
+        """Key of the code for the question: robot, targets, free axes, loops, starts, options, shapes of obstacles."""
         targets = tuple((target.link, target.free) for target in self.targets)
         objects = tuple(sorted({str(one.get("shape")) for one in self.objects.values()}))
         options = tuple(sorted((name, str(value)) for name, value in self.options.items()))
@@ -100,12 +100,12 @@ class Answer:
         orientation_error: [rad], shape [n, targets]; NaN where the orientation does not count.
         iterations: Shape [n].
         active_limits: DOFs at a limit, shape [n, joint_dof_count].
-        advice: What to do about the first problem, in words.
-        closest: The two that are closest in the first problem; None where collision is not checked.
-        clearance: How far the two that are closest are apart [m], shape [n]; inf where nothing can touch.
+        advice: Advice for the first problem, in words.
+        closest: Closest pair in the first problem; None where collision is not checked.
+        clearance: Distance of the closest pair [m], shape [n]; inf where no contact is possible.
         solutions: Distinct solutions of the first problem, shape [k, joint_coord_count].
         solve_ms: Time of the solve [ms].
-        total_ms: Time from question to answer, as the page has seen it [ms].
+        total_ms: Time from question to answer, measured by the page [ms].
         ran_on: Engine and device.
     """
 
@@ -127,14 +127,14 @@ class Answer:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Followed:
-    """The joints along a path.
+    """Joint motion along a path.
 
     Attributes:
         joint_q: Configurations at the waypoints [rad or m], shape [n, joint_coord_count].
-        success: Whether each waypoint is met, the way there free of contact, shape [n].
-        is_fast: Whether a joint would go faster there from the waypoint before than it may, shape [n].
+        success: Whether each waypoint is met, with a contact-free motion to the waypoint, shape [n].
+        is_fast: Whether a joint exceeds its speed limit on the way to the waypoint, shape [n].
         joint_change: Largest change of a joint from waypoint to waypoint [rad or m].
-        solve_ms: Time that it took [ms].
+        solve_ms: Time of the computation [ms].
     """
 
     joint_q: Float64Array
@@ -145,16 +145,16 @@ class Followed:
 
 
 class Solving(ABC):
-    """Answers questions about some robots; one thread at a time asks `solve` of one that has `workers` = 1.
+    """Answers questions about some robots; with `workers` = 1, only one thread at a time may call `solve`.
 
     Args:
         robots: Names of the robots.
-        address: Where the same questions can be asked over HTTP.
+        address: Address for the same questions over HTTP.
 
     Attributes:
         workers: Threads that may ask at a time.
-        files: Files of robots that are not built in, by name: nobody else knows them by that name.
-        compiling: Notice of the code that is being compiled for an answer; empty where none is, or nobody tells.
+        files: Files of robots that are not built in, by name; these names are local to the page.
+        compiling: Notice of code in compilation for an answer; empty where there is none, or compilation is unknown.
     """
 
     workers = 1
@@ -165,7 +165,7 @@ class Solving(ABC):
         self._models = dict[str, RobotModel]()
 
     def robot(self, name: str) -> RobotModel:
-        """Return the model of a robot, to draw it; PageError where there is none of that name."""
+        """Return the model of a robot for drawing; PageError for an unknown name."""
         if name not in self._models:
             if name not in self.robots:
                 raise PageError(f"There is no robot '{name}' here. Robots: {', '.join(self.robots)}.")
@@ -173,31 +173,31 @@ class Solving(ABC):
         return self._models[name]
 
     def meshes(self, name: str) -> Mapping[str, Sequence[Mesh]]:
-        """Return what links of a robot look like, in their frames, by the names of those that have meshes here."""
+        """Return the visual meshes of links in their link frames, by name, for links with meshes here."""
         return {}
 
     @abstractmethod
     def add_robot(self, name: str, text: bytes) -> str:
-        """Take a URDF that a visitor brings; return the name that it has from now on. PageError where it is none."""
+        """Add an uploaded URDF; return its name from now on. PageError if the text is not a valid URDF."""
 
     @abstractmethod
     def solve(self, question: Question) -> Answer:
-        """Answer a question; PageError where it cannot be answered."""
+        """Answer a question; PageError if there is no answer."""
 
     @abstractmethod
     def follow(self, question: Question, dt: float) -> Followed:
-        """Return joints that go through the problems of a question, waypoints `dt` [s] apart, from its one start.
+        """Return a joint motion through the problems of a question, waypoints `dt` [s] apart, from its one start.
 
-        PageError where it cannot be answered.
+        PageError if there is no answer.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release solvers and connections."""
 
 
 def named_pair(closest: NDArray[Any] | None, names: Sequence[str]) -> tuple[str, str] | None:
-    """Return the two that are closest in the first problem, by their numbers, shape [n, 2]; None for nothing."""
+    """Return the names of the closest pair in the first problem, from indices, shape [n, 2]; None for no pair."""
     if closest is None or closest[0, 0] < 0:
         return None
     first, second = closest[0].tolist()

@@ -1,6 +1,6 @@
-"""A slice of the workspace: a grid of places in a plane, each solved, in the colour of what came out.
+"""A slice of the workspace: a grid of positions in a plane, each solved, colored by the result.
 
-The places are of the first target, or of the tip of a tool that would stand out from it.
+The positions are positions of the first target, or of the tip of a tool mounted at the target.
 """
 
 from collections.abc import Mapping
@@ -32,8 +32,8 @@ class SliceView:
 
     Attributes:
         plane: One of `PLANES`.
-        tool_length: How far the tip of the tool is from the target's link, along z of the target [m].
-        by_clearance: Whether places have the colour of the robot's clearance there.
+        tool_length: Distance of the tool tip from the target's link, along z of the target [m].
+        by_clearance: Whether colors show the clearance of the robot.
     """
 
     plane: str
@@ -42,19 +42,19 @@ class SliceView:
 
 
 class ReachSlice:
-    """A slice that is asked for.
+    """A requested slice.
 
-    The target keeps its orientation; other targets do not count, and what they alone would move stays where it is.
+    The target keeps its orientation; other targets are inactive, and joints that serve only other targets stay fixed.
 
     Args:
         posed: The robot.
-        view: What to show.
+        view: View of the slice.
         options: Options of the solve.
-        objects: What is around the robot.
+        objects: Obstacles.
 
     Attributes:
-        question: Whether the target can be met in each place.
-        apart: How far places are apart [m].
+        question: One problem per grid position.
+        apart: Grid spacing [m].
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class ReachSlice:
         self.question = Question(robot=posed.name, targets=(asked,), **given)
 
     def reached(self, answer: Answer) -> tuple[Float64Array, NDArray[np.uint8]]:
-        """Return the places that are within reach [m], and their colours, shapes [k, 3]."""
+        """Return the reachable positions [m], and their colors, shapes [k, 3]."""
         touches = np.array(answer.status) == "blocked_by_collision"
         is_shown = answer.success | touches
         share = np.clip(answer.clearance / self._well_clear, 0.0, 1.0) if self._by_clearance else np.ones(len(touches))

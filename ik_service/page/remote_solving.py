@@ -1,4 +1,4 @@
-"""Answers from a service, through the public client; robots that visitors bring are solved for in this process."""
+"""Answers from a service, through the public client; this process solves for uploaded robots."""
 
 import threading
 import time
@@ -28,16 +28,16 @@ PATIENCE_S = 30.0
 
 
 class RemoteSolving(Solving):
-    """A service that somebody runs. Its built-in robots are shown, drawn from the models of this installation.
+    """A running service. Its built-in robots are drawn from the models of this installation.
 
-    Robots that visitors bring stay in this process.
+    Uploaded robots stay in this process.
 
     Args:
         url: Address of the service.
         api_key: Key of the service; None for none.
 
     Raises:
-        PageError: The service does not answer, or serves no robot that is known here.
+        PageError: The service does not answer, or serves no robot of this installation.
     """
 
     workers = WORKERS
@@ -59,16 +59,16 @@ class RemoteSolving(Solving):
             raise PageError(f"{self.address} serves none of the built-in robots: {', '.join(sorted(known))}.")
 
     def robot(self, name: str) -> RobotModel:
-        """Return the model of a robot, one that was brought included; see `Solving.robot`."""
+        """Return the model of a built-in or uploaded robot; see `Solving.robot`."""
         return self._own.robot(name) if name in self.files else super().robot(name)
 
     def add_robot(self, name: str, text: bytes) -> str:
-        """Keep a robot that a visitor brings, as `LocalSolving` does."""
+        """Keep an uploaded robot, as `LocalSolving` does."""
         with self._own_lock:
             return self._own.add_robot(name, text)
 
     def solve(self, question: Question) -> Answer:
-        """Answer a question; PageError where the service refuses it, or cannot be reached."""
+        """Answer a question; PageError where the service refuses the question or is unreachable."""
         if question.robot in self.files:
             with self._own_lock:
                 return self._own.solve(question)
@@ -101,7 +101,7 @@ class RemoteSolving(Solving):
         return _answer(robot, result, 1e3 * (time.perf_counter() - begun))
 
     def follow(self, question: Question, dt: float) -> Followed:
-        """Return joints along a path, which this process looks for, not the service; see `Solving.follow`."""
+        """Return joint motion along a path, computed in this process, not by the service; see `Solving.follow`."""
         with self._own_lock:
             return self._own.follow(question, dt)
 
@@ -143,6 +143,6 @@ def _answer(robot: RobotModel, result: SolveResult, total_ms: float) -> Answer:
 
 
 def _per_target(result: SolveResult, name: str, worst: Any) -> Float64Array:
-    """Return errors of each target, shape [n, targets]; a service tells them apart where there are several."""
+    """Return errors of each target, shape [n, targets]; a service reports per-target errors only for several."""
     columns = [target[name] for target in result.targets] or [worst]
     return np.stack([np.asarray(column, np.float64) for column in columns], axis=1)

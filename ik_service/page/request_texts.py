@@ -17,7 +17,7 @@ _DIGITS = 6
 
 
 def request_html(question: Question, robot: RobotModel, solving: Solving) -> str:
-    """Return a question as texts, each to be selected with one click."""
+    """Return a question as texts, each selectable with one click."""
     file = solving.files.get(question.robot)
     texts = {
         "Python": python_text(question, file),
@@ -32,7 +32,7 @@ def request_html(question: Question, robot: RobotModel, solving: Solving) -> str
 
 
 def python_text(question: Question, file: str | None = None) -> str:
-    """Return a program that solves the same in its own process; of a robot's file, if it is not built in."""
+    """Return a Python program for the same solve in its own process; `file` is the path of an uploaded robot."""
     targets = question.targets
     declared = [_declared(target, is_free=target.turns_freely) for target in targets]
     turns = ["None" if target.turns_freely else _array(target.orientations_xyzw) for target in targets]
@@ -65,7 +65,7 @@ def python_text(question: Question, file: str | None = None) -> str:
 
 
 def _declared(target: AskedTarget, *, is_free: bool) -> str:
-    """Write a target as Python declares it; `is_free` says that its orientation is not given."""
+    """Return the Python declaration of a target; `is_free` says that the orientation is free."""
     if not target.free or is_free:
         return repr(target.link)
     if target.turns_freely:  # beside targets with orientations
@@ -90,7 +90,7 @@ def _object_text(name: str, one: Mapping[str, Any]) -> str:
 
 
 def curl_text(question: Question, address: str, file: str | None = None) -> str:
-    """Return a shell command that asks the same over HTTP; a service knows no robot of a visitor's file."""
+    """Return a shell command for the same solve over HTTP; a service knows no uploaded robot."""
     if file is not None:
         return f"# {address} has no such robot. Where robots may be put: PUT /v1/robots/NAME with {file!r}"
     body = shlex.quote(json.dumps(request_document(question)))
@@ -98,7 +98,7 @@ def curl_text(question: Question, address: str, file: str | None = None) -> str:
 
 
 def export_text(question: Question, file: str | None = None) -> str:
-    """Return a shell command that exports a solver of the same targets as C, and compiles `c_text` with it."""
+    """Return a shell command that exports a C solver for the same targets, and compiles `c_text` with this solver."""
     if question.opened:
         return "# C keeps all constraints: tick 'Keep loops closed'."
     targets, robot = question.targets, file or question.robot
@@ -128,7 +128,7 @@ def export_text(question: Question, file: str | None = None) -> str:
 
 
 def c_text(question: Question, robot: RobotModel) -> str:
-    """Return a program in C that solves the same by an export of `export_text`; empty where there is none."""
+    """Return a C program for the same solve by an export of `export_text`; empty if no export is possible."""
     if question.opened or question.initial_joint_q is None:
         return ""
     options = [f"options.seeds = {question.options['seeds']};"] if "seeds" in question.options else []

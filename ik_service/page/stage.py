@@ -1,4 +1,4 @@
-"""The scene of one visitor: the robot, what can be dragged, ghosts, spheres, an obstacle, and the camera."""
+"""The scene of one visitor: the robot, gizmos, ghosts, spheres, an obstacle, and the camera."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -44,19 +44,19 @@ _gizmo_numbers = itertools.count()
 
 
 class Stage:
-    """The scene: at once the robot alone, so that it is soon there, and with `complete` all else.
+    """The scene: first the robot alone, for a fast first picture; `complete` adds the rest.
 
     Args:
         client: The browser.
         posed: The robot and its targets.
-        meshes: What its links look like, in their frames; links without are drawn as rods.
-        dragged: Called on the event loop when a gizmo is taken, dragged and let go, with viser's word for it.
+        meshes: Visual meshes of links in link frames; links without a mesh are drawn as rods.
+        dragged: Called on the event loop at the start, during and at the end of a drag, with the phase name of viser.
 
     Attributes:
-        gizmos: What can be dragged, by link.
+        gizmos: Gizmos of targets, by link.
         drawing: The robot.
-        spheres: Collision spheres; None where they are not shown.
-        obstacle: What can be dragged into the robot's way; None for nothing.
+        spheres: Collision spheres; None while hidden.
+        obstacle: Gizmo of the obstacle; None without an obstacle.
         gizmo_size: Size of a gizmo [m].
     """
 
@@ -78,7 +78,7 @@ class Stage:
         self.drawing = RobotDrawing(self._scene, "/robot", posed.robot, self._parts, posed.joint_q)
         self.gizmo_size = GIZMO_SHARE * self._size / max(1.0, 0.5 * len(posed.asked)) ** 0.5
         self.gizmos: dict[str, viser.TransformControlsHandle] = {}
-        self._turns: dict[str, Float64Array] = {}  # of targets in gizmos that lie along axes of the world
+        self._turns: dict[str, Float64Array] = {}  # target orientations for gizmos along the world axes
         self._along_world = self._is_held = False
         self.spheres: RobotDrawing | None = None
         self.obstacle: viser.TransformControlsHandle | None = None
@@ -97,12 +97,12 @@ class Stage:
         self.look(1.01)
 
     def look(self, distance: float = 1.0) -> None:
-        """Look at the robot from a distance over the usual one; a browser tells when that is drawn."""
+        """Look at the robot from a multiple of the usual distance; a browser reports when the view is drawn."""
         self._camera.position = self._middle + distance * self._size * np.array(VIEW)
-        self._camera.look_at = self._middle  # which viser moves with the position
+        self._camera.look_at = self._middle  # viser moves this point with the position
 
     def complete(self, posed: PosedRobot) -> None:
-        """Add what can be dragged, and the ground."""
+        """Add the gizmos and the ground."""
         for target in posed.targets.values():
             self.show_target(target)
         half = 0.5 * (GRID_LINES - 1) * GRID_SHARE * self._size
@@ -115,7 +115,7 @@ class Stage:
         )
 
     def show_target(self, target: TargetState) -> None:
-        """Show the gizmo of a target where that is, or hide it where it does not count."""
+        """Show the gizmo of an active target at its pose, or hide the gizmo of an inactive target."""
         if target.link not in self.gizmos:
             self.gizmos[target.link] = self._gizmo("target", target.pose, target.link, visible=target.is_on)
         self.place_gizmo(target.link, target.pose)
@@ -124,9 +124,9 @@ class Stage:
     def draw(
         self, posed: PosedRobot, color: Color, *, met_color: Color | None = None, shows_islands: bool = False
     ) -> None:
-        """Show where the robot stands, with joints and tips in a colour, and how far links are from their targets.
+        """Draw the robot with joints and tips in a color, and lines from links to their targets.
 
-        Joints and tips of islands whose targets are all met have `met_color`; or joints that of their island.
+        Joints and tips of islands with all targets met have `met_color`; or joints have the color of their island.
         """
         colors = np.tile(np.array(color, np.uint8), (posed.robot.joint_dof_count, 1))
         tips = np.tile(np.array(color, np.uint8), (len(posed.robot.link_names), 1))
@@ -158,7 +158,7 @@ class Stage:
             self.miss.points = ends
 
     def show_spheres(self, posed: PosedRobot, *, visible: bool) -> None:
-        """Show or hide the collision spheres, with what is closest."""
+        """Show or hide the collision spheres, with the closest pair."""
         if self.spheres is not None:
             self.spheres.remove()
         self.spheres = None
@@ -178,14 +178,14 @@ class Stage:
             self.spheres.paint(colors, colors)
 
     def read_gizmo(self, link: str) -> Float64Array:
-        """Return where the gizmo of a link says that the target is [m, xyzw], shape [7]."""
+        """Return the target pose at the gizmo of a link [m, xyzw], shape [7]."""
         pose = pose_of(self.gizmos[link])
         if link in self._turns:
             pose[3:] = quaternion_multiply(pose[3:], self._turns[link])
         return pose
 
     def read_gizmos(self) -> dict[str, Float64Array]:
-        """Return where the gizmos that are shown say that targets are, by link [m, xyzw], shape [7] each."""
+        """Return the target poses at all visible gizmos, by link [m, xyzw], shape [7] each."""
         return {link: self.read_gizmo(link) for link, gizmo in self.gizmos.items() if gizmo.visible}
 
     def place_gizmo(self, link: str, pose: Float64Array) -> None:
@@ -199,19 +199,19 @@ class Stage:
             self.show_target(target)
 
     def align_gizmos(self, *, along_world: bool) -> None:
-        """Turn the arrows and rings of targets to the axes of the world, or to those of the targets.
+        """Align the arrows and rings of gizmos with the axes of the world, or of the targets.
 
-        viser's gizmos have axes of their own alone: one along the world stands unturned beside its target, which turns
-        by as much as it does, and is turned back when it has been let go.
+        viser's gizmos have only their own axes: a gizmo along the world starts with the identity orientation, passes
+        its rotations on to the target, and is reset to the identity at the end of a drag.
         """
         if along_world == self._along_world and (self._is_held or not along_world):
-            return  # it has its axes, or has been taken again since: a browser knows best where it is
+            return  # already aligned, or in a new drag: the browser then has the newest pose
         self._along_world, poses = along_world, {link: self.read_gizmo(link) for link in self.gizmos}
         for link, pose in poses.items():
             self._turn_gizmo(link, pose[3:])
 
     def _turn_gizmo(self, link: str, orientation_xyzw: Float64Array) -> None:
-        """Turn a gizmo as its axes ask for, with the target as given."""
+        """Turn a gizmo to its alignment, for a given target orientation."""
         gizmo, axes = self.gizmos[link], orientation_xyzw
         self._turns.pop(link, None)
         if self._along_world:
@@ -220,7 +220,7 @@ class Stage:
             gizmo.wxyz = axes[[3, 0, 1, 2]]
 
     def show_ghosts(self, posed: PosedRobot, joint_q: NDArray[Any]) -> None:
-        """Show other configurations, [n, joint_coord_count], in place of those before; n may be 0."""
+        """Show other configurations, [n, joint_coord_count], instead of the previous ones; n may be 0."""
         if self._ghosts is not None:
             self._ghosts.remove()
         self._ghosts = None
@@ -259,7 +259,7 @@ class Stage:
             )
 
     def show_slice(self, places: Float64Array, colors: NDArray[np.uint8], apart: float) -> None:
-        """Show places of a slice [m], shape [n, 3], in colours, that far apart [m]; n may be 0."""
+        """Show positions of a slice [m], shape [n, 3], in colors, with a spacing `apart` [m]; n may be 0."""
         if self._slice is not None:
             self._slice.remove()
         self._slice = None
@@ -269,7 +269,7 @@ class Stage:
             )
 
     def put_obstacle(self, posed: PosedRobot, kind: str, size: float) -> None:
-        """Show an obstacle of a size [m] where the one before was, or beside the first target; "none" takes it away."""
+        """Show an obstacle of a size [m] at the previous place or beside the first target; "none" removes it."""
         x, y, z = next(iter(posed.targets.values())).pose[:3].tolist()
         pose = np.array([x, y + 0.35 * self._size, z, 0.0, 0.0, 0.0, 1.0])
         if self.obstacle is not None:
@@ -288,7 +288,7 @@ class Stage:
             self._scene.add_icosphere(shape, 0.5 * size, OBSTACLE_COLOR, opacity=0.9)
 
     def objects(self) -> dict[str, Any]:
-        """Return what is around the robot, as `objects` of a world in a request."""
+        """Return the obstacles, as `objects` of a world in a request."""
         if self.obstacle is None:
             return {}
         pose = pose_of(self.obstacle).tolist()
@@ -296,7 +296,7 @@ class Stage:
         return {"obstacle": {**self._shape, "position": pose[:3], **turn}}
 
     def _gizmo(self, kind: str, pose: Float64Array, label: str, **options: Any) -> viser.TransformControlsHandle:
-        # Under a name that was there before, a browser keeps the old pose where a new one is the identity.
+        # Under a name used before, a browser would keep the old pose if the new pose is the identity.
         name = f"/gizmos/{kind}_{next(_gizmo_numbers)}"
         gizmo = self._scene.add_transform_controls(
             name,

@@ -1,7 +1,7 @@
-"""View of one browser: robot and panel, and, while answers are awaited, that they are.
+"""View of one browser: robot, panel, and the notice of pending answers.
 
-A thread of the page works on them for as long as it has something to do for the visitor. While it asks, and in between,
-another thread may say how long answers have been awaited, and take away the colour that says how the robot stood.
+A worker thread of the page runs the actions of the visitor. During a solve and between actions, another thread may show
+the waiting time, and remove the color of the previous result.
 """
 
 import contextlib
@@ -27,14 +27,14 @@ class View:
 
     Args:
         client: The browser.
-        solving: Who solves.
-        wake: Called when there is something to do.
+        solving: Source of answers.
+        wake: Called when an action is added.
 
     Attributes:
         posed: The robot and its targets.
         stage: The scene.
-        panel: The panel; there is none until the robot has been drawn (`is_complete`).
-        trouble: Why there is no answer; empty where there is one.
+        panel: The panel; missing until the robot is drawn (`is_complete`).
+        trouble: Reason why there is no answer; empty otherwise.
         is_gone: Whether the browser has left.
     """
 
@@ -67,14 +67,14 @@ class View:
         return not self.is_gone
 
     def _take_away(self) -> None:
-        """Take away what earlier answers have shown, and disable the buttons that were pressed."""
+        """Remove earlier results, and disable the buttons of pending actions."""
         self._paint(words.BY_HAND)
         if self.is_complete:
             self.panel.show_awaited(self._actions.awaited())
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[None]:
-        """Wait for an answer in this context: the thread that works for the visitor does not work on the scene."""
+        """Wait for an answer in this context: meanwhile the worker thread does not touch the scene."""
         with self._telling:
             was_still, self._is_still = self._is_still, True
             if self._is_told:
@@ -86,7 +86,7 @@ class View:
                 self._is_still = was_still
 
     def _end_wait(self) -> bool:
-        """Note that what was taken is done; return whether a wait was shown that is over now."""
+        """End the wait for the taken actions; return whether a wait notice was visible until now."""
         with self._telling, contextlib.suppress(RuntimeError):
             self._actions.finish()
             was_told, self._is_still = self._is_told, True
@@ -97,7 +97,7 @@ class View:
         return was_told and not self._is_told
 
     def _draw(self, color: Color = words.BY_HAND) -> None:
-        """Show where the robot stands, in a colour, and order the slice that belongs to it."""
+        """Draw the robot in a color, and schedule the matching slice."""
         self._color = color
         self._paint(color)
         if self.is_complete and self.panel.slice_view is not None:
@@ -109,11 +109,11 @@ class View:
         self.stage.draw(self.posed, color, met_color=met, shows_islands=shows_islands)
 
     def _given(self) -> dict[str, Any]:
-        """Return the options that the panel chooses, and what the robot is kept off."""
+        """Return the options of the panel, and the obstacles."""
         objects = self._watched()
         return {"options": {}, "objects": objects} if objects is not None else {"options": OFF, "objects": {}}
 
     def _watched(self) -> dict[str, Any] | None:
-        """Return what is around the robot; None where contact does not matter."""
+        """Return the obstacles; None where contact does not matter."""
         watches = self.panel.collision is None or bool(self.panel.collision.value)
         return self.stage.objects() if watches else None

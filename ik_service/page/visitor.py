@@ -1,7 +1,7 @@
-"""One visitor: what a browser asks for, and doing it.
+"""One visitor: the actions of a browser, and their execution.
 
-Callbacks run on viser's event loop: they note what is asked for and return. A thread of the page does it in `work`,
-always with the newest targets, so that a slow solve drops targets instead of falling behind.
+Callbacks run on viser's event loop: they queue actions and return. A thread of the page runs the actions in `work`,
+always with the newest targets, so a slow solve drops targets instead of falling behind.
 """
 
 import logging
@@ -41,14 +41,14 @@ class Visitor(View):
 
     Args:
         client: The browser.
-        solving: Who solves.
+        solving: Source of answers.
         name: Name of the first robot.
-        wake: Called with the visitor when there is something to do.
+        wake: Called with the visitor when an action is added.
         is_dark: Whether the page begins dark.
 
     Attributes:
-        question: What was asked last; None where nothing has been.
-        others: Other solutions, which are shown as ghosts, shape [n, joint_coord_count].
+        question: The last question; None before the first.
+        others: Other solutions, drawn as ghosts, shape [n, joint_coord_count].
         solves: Solves of targets so far.
         latencies: Times from a gizmo's update to the drawn pose [s], the last thousands.
     """
@@ -80,22 +80,22 @@ class Visitor(View):
         frames = iter((self.stage.look, lambda: self.enqueue("rest")))
 
         async def camera_stands(_: object) -> None:
-            # A frame with the robot, then one with the camera nearer: nothing holds up the first any more.
+            # A frame with the robot, then a frame with the camera nearer: the first frame is no longer delayed.
             next(frames, int)()
 
         client.camera.on_update(camera_stands)
         self._actions.add_later(actions.PANEL_S, "rest")
 
     def enqueue(self, action: str, value: Any = None) -> None:
-        """Note that something is to be done, on any thread."""
+        """Queue an action, on any thread."""
         self._actions.add(action, value)
 
     def leave(self) -> None:
-        """Do nothing more: the browser has gone, and its scene with it."""
+        """Stop all work: the browser and its scene are gone."""
         self.is_gone = True
 
     def dragged(self, phase: str = "update") -> None:
-        """Note that a gizmo has been taken, dragged or let go: viser's phases are start, update and end."""
+        """Queue the phase of a drag; the phases of viser are start, update and end."""
         if phase != "update":
             self.enqueue("grab" if phase == "start" else "release")
             return
@@ -106,12 +106,12 @@ class Visitor(View):
         self.enqueue("drag")
 
     def work(self) -> None:
-        """Do what is asked for; a thread of the page calls it."""
+        """Run the pending actions; called by a thread of the page."""
         with self._working:
             pending = self._actions.take()
             dragged_at, self._dragged_at = self._dragged_at, None
             if self.is_complete:
-                pending.pop("rest", None)  # it is there
+                pending.pop("rest", None)  # already drawn
             if pending.keys() - {"refresh"} and not self.is_gone:
                 with self._telling:
                     self._is_still = False
@@ -148,7 +148,7 @@ class Visitor(View):
         self.client.flush()
 
     def _try(self, pending: dict[str, Any]) -> None:
-        """Do what is asked for; where that fails the visitor is told why, and asks again where that may help."""
+        """Run the pending actions; show the reason of a failure, and retry where a retry may help."""
         try:
             self._do(pending)
             if pending.keys() - actions.QUIET_ACTIONS:
@@ -228,7 +228,7 @@ class Visitor(View):
             self.panel.random.content = words.random_html(self._ask(self._solving.solve, question))
 
     def _do_path(self, pending: dict[str, Any]) -> None:
-        """Follow the path that was drawn, show the next of its waypoints, or forget it."""
+        """Follow the drawn path, show its next waypoint, or delete the path."""
         if "clear" in pending:
             self._path = DrawnPath()
             self.panel.show_plot(self.posed, np.empty((0, 0)), WAYPOINT_S)
@@ -247,7 +247,7 @@ class Visitor(View):
         self.stage.show_path(path.lines)
 
     def _show_slice(self) -> None:
-        """Show a slice of the workspace through the first target, or take it away."""
+        """Show a slice of the workspace through the first target, or remove the slice."""
         view = self.panel.slice_view
         if view is None or not self.posed.asked:
             self.stage.show_slice(np.empty((0, 3)), np.empty((0, 3), np.uint8), 0.0)
@@ -256,7 +256,7 @@ class Visitor(View):
         self.stage.show_slice(*shown.reached(self._ask(self._solving.solve, shown.question)), shown.apart)
 
     def _pose_by_hand(self, pending: dict[str, Any]) -> None:
-        """Pose the robot without a solve: by sliders, or as a ghost that is taken."""
+        """Pose the robot without a solve: by sliders, or by a chosen ghost."""
         joints = {int(action.split()[1]): value for action, value in pending.items() if action.startswith("joint ")}
         if joints:
             joint_q = np.array(self.posed.joint_q, np.float64)
@@ -301,7 +301,7 @@ class Visitor(View):
             self.stage.show_path(self._path.lines)
 
     def _ask(self, ask: Callable[..., Any], question: Question, *more: Any) -> Any:
-        """Return the answer; note whether the question was the first of its kind."""
+        """Return the answer; record whether the question was the first of its kind."""
         kind = (ask.__name__, *question.kind)
         self._is_first = kind not in self._kinds
         with self._asking():
@@ -341,7 +341,7 @@ class Visitor(View):
         self.client.flush()
 
     def _complete(self) -> None:
-        """Show what belongs to the robot: what can be dragged, and the panel."""
+        """Show the rest of the view: gizmos and the panel."""
         with self._telling, self.client.atomic():
             self.stage.complete(self.posed)
             gui, status = self.client.gui, self._status
@@ -350,7 +350,7 @@ class Visitor(View):
             self._status, self.is_complete = self.panel.status, True
 
     def _dress(self) -> None:
-        """Say how the page looks: without what leads to other hosts."""
+        """Set the theme of the page, without links to other hosts."""
         self.client.gui.configure_theme(
             dark_mode=self._is_dark, control_width="large", show_logo=False, show_share_button=False
         )

@@ -1,6 +1,6 @@
 """Texts of the panel: status, errors and advice as HTML.
 
-Names come from files of robots, so everything that goes into HTML is escaped.
+Names come from robot files, so all names are escaped in HTML.
 """
 
 from collections import Counter
@@ -55,14 +55,14 @@ def status_html(
     is_first: bool = False,
     objects: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return what the last solve has found, or why there is no answer (`trouble`).
+    """Return the result of the last solve, or the reason of a missing answer (`trouble`).
 
     Args:
         posed: The robot.
         trouble: Empty where there is an answer.
-        keeps_branch: Whether the solve had no other start.
-        is_first: Whether it was the first of its kind.
-        objects: What is around the robot, for a pose made by hand; None where contact is not looked for.
+        keeps_branch: Whether the solve had only one start.
+        is_first: Whether the question was the first of its kind.
+        objects: Obstacles, for a pose made by hand; None where contact is not checked.
     """
     answer = posed.answer
     words, color = ("No answer", BY_HAND) if trouble else heading(answer)
@@ -88,7 +88,7 @@ def status_html(
 
 
 def waiting_html(posed: PosedRobot, seconds: float, lines: Sequence[str]) -> str:
-    """Return the status while answers are awaited, with sentences why: nothing in it is of an earlier answer."""
+    """Return the status of pending answers, with reasons for the wait; an earlier answer is not shown."""
     return _status(posed, _badge(f"Solving ... {int(seconds)} s" if seconds >= 1.0 else "Solving ...", BY_HAND), lines)
 
 
@@ -112,7 +112,7 @@ def random_html(answer: Answer) -> str:
 
 
 def path_html(waypoints: int, followed: Followed | None = None) -> str:
-    """Return what there is to say about a path that was drawn."""
+    """Return the text about a drawn path."""
     begun = "<div style='padding:0.2em 0.8em;font-size:0.85em'>"
     if followed is None:
         count = f"{waypoints} waypoint{'' if waypoints == 1 else 's'} recorded"
@@ -128,7 +128,7 @@ def path_html(waypoints: int, followed: Followed | None = None) -> str:
 
 
 def _lines(posed: PosedRobot, answer: Answer, *, is_first: bool) -> list[str]:
-    """Return what there is to say about an answer, a sentence each; the advice comes first."""
+    """Return sentences about an answer; the advice comes first."""
     lines = [] if answer.success[0] else [answer.advice]
     held = [name for name, is_held in zip(posed.robot.dof_names, answer.active_limits[0], strict=True) if is_held]
     if held:
