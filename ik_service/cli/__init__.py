@@ -1,4 +1,4 @@
-"""The command line `ik-service`. Importing it, `--help` and `version` load neither Warp nor the solver."""
+"""The command line `ik-service`. Import, `--help` and `version` load neither Warp nor the solver."""
 
 import sys
 
@@ -6,7 +6,7 @@ from ik_service.extras import needs
 
 
 def main() -> None:
-    """Run the command line; end with the name of an extra where a package of it is not installed."""
+    """Run the command line; a missing package ends the program with the name of the extra to install."""
     try:
         with needs("cli", "The command line"):
             from ik_service.cli.app import main as run

@@ -22,10 +22,10 @@ Example = tuple[str, dict[str, Any]]
 
 
 def example_request(state: ServiceState) -> Example:
-    """Return a robot that is served and the body of a solve for it: panda and its example, or else the first.
+    """Return a served robot and a request body for this robot: panda and its example, or else the first robot.
 
     Args:
-        state: The robots that are served.
+        state: The served robots.
     """
     name, robot = warmed_robots(state)[0]
     if name == "panda":
@@ -40,11 +40,11 @@ def example_request(state: ServiceState) -> Example:
 
 
 def curl_line(host: str, port: int, robot: str, body: Mapping[str, Any], *, with_key: bool = False) -> str:
-    """Return a shell command that solves one target on a service.
+    """Return a shell command for a solve of one target by a service.
 
     Args:
-        host: Address that the service listens on.
-        port: Port that it listens on.
+        host: Listening address of the service.
+        port: Listening port.
         robot: Name of a robot of the service.
         body: The request.
         with_key: Whether the service requires an API key.
@@ -56,18 +56,18 @@ def curl_line(host: str, port: int, robot: str, body: Mapping[str, Any], *, with
 
 
 def reachable_url(host: str, port: int) -> str:
-    """Return where this machine reaches a service that listens on a host."""
+    """Return the URL of a service for callers on this machine."""
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
 
 
 class Announcement:
-    """Says it on a terminal as a message, elsewhere as lines of the log.
+    """Announces the service: as a message on a terminal, otherwise as log lines.
 
     Args:
         settings: The settings.
-        host: Address that the service listens on.
-        port: Port that it listens on.
+        host: Listening address of the service.
+        port: Listening port.
     """
 
     def __init__(self, settings: ServiceSettings, host: str, port: int) -> None:
@@ -79,11 +79,11 @@ class Announcement:
         return is_for_people(self._settings)
 
     def say_listening(self) -> None:
-        """Say that it listens, before it is ready."""
+        """Announce the open port, before the service is ready."""
         self._say(f"Listening on http://{self._host}:{self._port}, loading kernels ...")
 
     def say_ready(self, device: str, example: Example) -> None:
-        """Say that it is ready, on which device it solves, and what to try."""
+        """Announce the ready service, its device, and a request to try."""
         line = curl_line(self._host, self._port, *example, with_key=bool(self._settings.keys))
         if self.is_for_people:
             self._say(f"Ready, solving on {device}. Try:\n\n{line}\n")
@@ -91,7 +91,7 @@ class Announcement:
             self._say(f"Ready at http://{self._host}:{self._port}, solving on {device}. Try: {line}")
 
     def say_where_to_look(self) -> None:
-        """Say where its page is, to people."""
+        """Announce the URL of the page, on a terminal."""
         if self.is_for_people:
             self._say(f"Open {reachable_url(self._host, self._port)} in a browser - stop with Ctrl+C.")
 

@@ -1,4 +1,4 @@
-"""Results to files: CSV with a row per problem, npz with an array per column, JSON as the HTTP answer has it."""
+"""Results to files: CSV with a row per problem, npz with an array per column, JSON with the document of HTTP."""
 
 import csv
 import io
@@ -22,10 +22,10 @@ SUFFIXES = (".csv", ".npz", ".json")
 
 
 def check_output(path: Path | None) -> None:
-    """Refuse a result file that could not be written, before anything is solved.
+    """Refuse an unwritable result file before the solve.
 
     Raises:
-        InputError: Its suffix names no format, or its folder is not there.
+        InputError: The suffix names no format, or the folder does not exist.
     """
     if path is None:
         return
@@ -43,8 +43,8 @@ def write_answer(path: Path, robot: RobotModel, decoded: DecodedSolve, answer: T
     Args:
         path: The file.
         robot: The robot.
-        decoded: What was asked; JSON results hold what it includes.
-        answer: What the solver found.
+        decoded: The request; JSON results hold its included columns.
+        answer: Result of the solver.
 
     Raises:
         InputError: The file cannot be written.
@@ -63,7 +63,7 @@ def write_answer(path: Path, robot: RobotModel, decoded: DecodedSolve, answer: T
 
 
 def csv_text(robot: RobotModel, result: IKResult) -> str:
-    """Return the results as CSV: coordinates by name, then the judgement; an error that is not constrained is empty."""
+    """Return the results as CSV: coordinates by name, then the verdict; errors of free axes are empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     judgement = [column for column in ALWAYS_COLUMNS if not column.axes or column.is_per_target]
@@ -75,7 +75,7 @@ def csv_text(robot: RobotModel, result: IKResult) -> str:
 
 
 def _texts(column: Column, values: NDArray[Any]) -> list[object]:
-    """The values of a column as CSV has them."""
+    """The values of a column as texts for CSV."""
     if column.dtype == "status":
         return [STATUS_WORDS[code] for code in values]
     if column.dtype == "bool":

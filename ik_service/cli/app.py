@@ -1,6 +1,6 @@
-"""The command line: the commands of all rooms, in the order in which help lists them.
+"""The command line: the commands of all files, in the order of the help.
 
-Exit codes: 0 when something was solved, 1 when nothing could be solved or the service could not start, 2 for bad input.
+Exit codes: 0 if at least one problem was solved, 1 if none was or the service could not start, 2 for bad input.
 """
 
 from typing import Annotated, Any
@@ -16,10 +16,10 @@ from ik_service.cli.solving_commands import solve
 
 
 class CommandGroup(TyperGroup):
-    """The commands; the options of `serve` are made once it is called, because reading the settings takes a while."""
+    """The commands; the options of `serve` are made on the first call, because loading the settings is slow."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command that the arguments name."""
+        """Find the command named by the arguments."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, serve_with_options() if name == "serve" else command, rest
 

@@ -42,7 +42,7 @@ def bench_robot(name: str, links: Sequence[str], *, as_json: bool, **plan: Any) 
 
 
 def machine() -> dict[str, str]:
-    """Return what the figures depend on besides the robot."""
+    """Return the properties of this machine with an effect on the figures."""
     return {
         "processor": processor(),
         "cpu_target": cpu_target().name,

@@ -23,13 +23,13 @@ LINE_EVERY_S = 10.0
 
 @dataclass(frozen=True)
 class BulkOptions:
-    """Options of bulk jobs alone.
+    """Options of bulk jobs only.
 
     Attributes:
         ray: Address of a Ray cluster, "auto", "local", or None for this process.
         workers: Most workers on Ray, or threads of this process.
         result_format: "parquet", "npz", or None for the first.
-        columns: Columns to read; empty for those that are there.
+        columns: Columns to read; empty for all known columns of the file.
         part_rows: Most problems of a part.
         mark_faulty: Whether faulty problems are marked.
     """
@@ -43,7 +43,7 @@ class BulkOptions:
 
 
 def is_bulk(targets: Sequence[Path], output: Path | None, options: BulkOptions) -> bool:
-    """Return whether this is a bulk job: by its files, its folder, or what only bulk jobs can be asked for."""
+    """Return whether the command is a bulk job, by input files, output folder, or options of bulk jobs."""
     large = len(targets) > 1 or any(path.suffix == ".parquet" for path in targets)
     return large or (output is not None and not output.suffix) or options != BulkOptions()
 
@@ -100,7 +100,7 @@ def reported_progress() -> Iterator[Progress]:
 
 
 def lines_of(report: BulkReport, links: Sequence[str], output: Path, seconds: float) -> list[str]:
-    """Return the lines that are printed at the end of a job."""
+    """Return the summary lines of a job."""
     reached, parts = ", ".join(links), f"{report.part_count} part{'s' * (report.part_count != 1)}"
     before = f", {report.resumed_parts} of them from before" if report.resumed_parts else ""
     lines = [f"{report.solved} of {report.done} solved for {reached} in {seconds:.3g} s, {parts} in {output}{before}."]

@@ -1,4 +1,4 @@
-"""The commands about collision, with their options. Bodies import what they need, so that help is there at once."""
+"""The commands about collision, with their options. Imports are inside the functions, so help is fast."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`ik-service config`: the settings as they are now, and where each comes from; no secret is shown."""
+"""`ik-service config`: the present settings and the source of each; secrets stay hidden."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from ik_service.settings import ServiceSettings, load_settings, setting_source, 
 
 
 def print_config(*, as_json: bool) -> None:
-    """Print the settings that `ik-service serve` would have without options.
+    """Print the settings of `ik-service serve` without options.
 
     Args:
         as_json: Print JSON instead of a table.
@@ -36,7 +36,7 @@ def print_config(*, as_json: bool) -> None:
 
 
 def shown(settings: ServiceSettings, name: str) -> Any:
-    """Return a setting as it may be shown: of API keys, their names."""
+    """Return a setting for display: API keys are replaced by their names."""
     if name == "api_keys":
         return dict.fromkeys(settings.api_keys, "***")
     value = getattr(settings, name)

@@ -26,7 +26,7 @@ def output_console() -> Console:
 
 
 def print_json(document: object) -> None:
-    """Print a document as indented JSON, which no width of a terminal breaks."""
+    """Print a document as indented JSON, without line breaks at the terminal width."""
     output_console().out(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode(), highlight=False)
 
 
@@ -37,12 +37,12 @@ def message_console() -> Console:
 
 @contextmanager
 def reported_errors() -> Iterator[None]:
-    """Run a command with Warp quiet; an error of ours is one line and exit code 2 for bad input, 1 for others."""
+    """Run a command with Warp quiet; an `IKError` prints one line and exits with 2 for bad input, otherwise 1."""
     import warp as wp  # not above: help and version do without
 
     from objectives.errors import IKError, InputError
 
-    wp.config.log_level = wp.LOG_WARNING  # its notes on loading kernels go to standard output
+    wp.config.log_level = wp.LOG_WARNING  # Warp's notes on loaded kernels go to standard output
     try:
         with reported_output():
             yield
@@ -53,7 +53,7 @@ def reported_errors() -> Iterator[None]:
 
 @contextmanager
 def reported_output() -> Iterator[None]:
-    """Run what prints; where standard output takes no more, a full disk, that is one line and exit code 2."""
+    """Run a block with output; an unwritable standard output, such as a full disk, prints one line and exits with 2."""
     try:
         yield
         sys.stdout.flush()
@@ -61,22 +61,22 @@ def reported_output() -> Iterator[None]:
         if error.errno not in _FULL or error.filename is not None:
             raise
         _print_error(f"Cannot write to standard output: {error.strerror}.")
-        with suppress(OSError):  # what is left in its buffer must not fail once more at the end of the process
+        with suppress(OSError):  # the rest of the buffer must not fail again at the end of the process
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(2) from error
 
 
 @contextmanager
 def progress_bar(text: str, total: int | None = None, *, is_still: bool = False) -> Iterator[Callable[..., None]]:
-    """Show on a terminal, on standard error, what is being done; nothing elsewhere or where IK_SERVICE_QUIET is set.
+    """Show progress on a terminal, on standard error; nothing elsewhere or where IK_SERVICE_QUIET is set.
 
     Args:
-        text: What is being done.
-        total: How much there is to do; None where nobody knows: a spinner with seconds.
-        is_still: Whether it changes with its values alone, without a thread that would disturb what is measured.
+        text: Name of the work.
+        total: Amount of work; None if unknown: a spinner with seconds.
+        is_still: Whether the bar is drawn only at new values, without a thread that would disturb measurements.
 
     Yields:
-        A function that takes new values as `description`, `total`, `completed`, and `advance` to what is done.
+        A function for new values of `description`, `total`, `completed`, and `advance`.
     """
     from ik_service.kernels.kernel_loading import QUIET_VARIABLE  # not above: help and version do without
 
@@ -95,11 +95,11 @@ def _print_error(text: str) -> None:
 
 
 def escaped(text: str) -> str:
-    """Return text in which square brackets are no markup."""
+    """Return text with escaped square brackets, so they are not markup."""
     return text.replace("[", r"\[")
 
 
 def print_versions() -> None:
-    """Print our version and those of Python, Warp and NumPy, from their metadata."""
+    """Print the versions of this package, Python, Warp and NumPy, from their metadata."""
     below = ", ".join(f"{name} {version(name)}" for name in ("warp-lang", "numpy"))
     output_console().print(f"ik-service {version('ik-service')} (Python {platform.python_version()}, {below})")

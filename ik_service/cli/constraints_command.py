@@ -1,4 +1,4 @@
-"""`ik-service constraints`: what closes a robot's loops, what drives it, and one coordinate swept with loops closed."""
+"""`ik-service constraints`: loop constraints and independent DOFs of a robot, and a sweep of one coordinate."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -15,21 +15,21 @@ from objectives.errors import InputError
 
 @dataclass(frozen=True)
 class ConstraintReport:
-    """The constraints of a robot, and its freedoms where its loops are closed from the middle of the limits.
+    """The constraints of a robot, and its mobility with loops closed from mid-range.
 
     Attributes:
         robot: Name of the robot.
-        constraints: Name, joint, links and number of rows of each.
-        warnings: What was left out of the robot's file.
+        constraints: Name, joint, links and number of rows of each constraint.
+        warnings: Ignored elements of the robot's file.
         status: Whether the loops could be closed.
         constraint_error: Largest row of each constraint there [m or rad].
         joint_q: Coordinates there [rad or m], by name.
         closing_joint_q: Coordinates of the closing joints there [rad or m], by name.
         rank: Independent rows.
         independent: DOFs that drive the mechanism.
-        dependent: DOFs that follow from them.
-        redundant_rows: Rows that say what others before them say.
-        conflicting_rows: Those of them that contradict these.
+        dependent: DOFs given by the independent DOFs.
+        redundant_rows: Rows that depend linearly on earlier rows.
+        conflicting_rows: Redundant rows in conflict with earlier rows.
     """
 
     robot: str
@@ -47,7 +47,7 @@ class ConstraintReport:
 
 
 def print_constraints(name: str, *, as_json: bool) -> None:
-    """Print what closes the loops of a robot.
+    """Print the loop constraints of a robot.
 
     Raises:
         InputError: No such robot, or a file that cannot be read.
@@ -76,7 +76,7 @@ def print_constraints(name: str, *, as_json: bool) -> None:
 
 
 def report_constraints(robot: RobotModel) -> ConstraintReport:
-    """Return what closes the loops of a robot."""
+    """Return a report on the loop constraints of a robot."""
     constraints = robot.constraints
     found = constraints.close(robot.mid_joint_q)
     parts = constraints.partition(found.joint_q)
@@ -107,15 +107,15 @@ def report_constraints(robot: RobotModel) -> ConstraintReport:
 
 
 def print_sweep(name: str, text: str, *, as_json: bool) -> None:
-    """Print where the joints of a robot are while one coordinate goes from one value to another.
+    """Print the coordinates of a robot while one coordinate goes from one value to another.
 
     Args:
         name: A built-in robot or a path.
-        text: JOINT=FIRST:LAST:STEP [rad or m], the joint one of the tree or a closing one.
+        text: JOINT=FIRST:LAST:STEP [rad or m], the joint one of the tree or a closing joint.
         as_json: Whether to print JSON.
 
     Raises:
-        InputError: Something in the input is not allowed.
+        InputError: An argument is not allowed.
     """
     robot = load_robot(name)
     joint, bounds, step = _parsed_sweep(text)

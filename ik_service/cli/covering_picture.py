@@ -1,4 +1,4 @@
-"""A picture of the spheres of a robot over the surfaces that they cover: three views, as SVG."""
+"""A picture of the collision spheres of a robot over the covered surfaces: three views, as SVG."""
 
 from collections.abc import Iterator, Mapping
 from html import escape
@@ -17,13 +17,13 @@ COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e
 
 
 def write_picture(robot: RobotModel, solids: Mapping[str, Solid]) -> str:
-    """Return the picture of a robot in the middle of its limits, as the text of an SVG file.
+    """Return the SVG text of a picture of a robot at mid-range.
 
     Args:
         robot: The robot, with its collision model.
-        solids: What the spheres cover, by link.
+        solids: Solids covered by the spheres, by link.
     """
-    assert robot.collision_model is not None  # spheres are what the picture shows
+    assert robot.collision_model is not None  # the picture shows spheres
     links = list(solids)
     poses = robot.forward_kinematics(robot.mid_joint_q, links)
     placed = []
@@ -56,7 +56,7 @@ def _view(
     axes: tuple[int, int, int],
     pixel: float,
 ) -> Iterator[str]:
-    """Give the circles and points of a view, what is near to the eye last."""
+    """Return the circles and points of a view, sorted from far to near."""
     right, upwards, towards = axes
     for centers, radii, points, colour in sorted(placed, key=lambda link: float(link[0][:, towards].mean())):
         for place, radius in zip(centers - lower, radii, strict=True):

@@ -1,4 +1,4 @@
-"""The links that commands solve for where none is given."""
+"""The default links of commands."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,6 @@
-"""File descriptors of the server: one for each connection that the settings allow, or fewer connections.
+"""File descriptors of the server: one for each allowed connection, or fewer connections.
 
-Without them the server could not accept, and nor could it compile or keep an uploaded robot.
+Without free descriptors the server could not accept connections, compile, or store an uploaded robot.
 """
 
 import logging
@@ -15,7 +15,7 @@ RESERVE = 256
 
 
 def with_descriptors(settings: ServiceSettings) -> ServiceSettings:
-    """Raise this process's soft limit of open files where it is too low; return settings that the hard one allows."""
+    """Raise the soft limit of open files of this process if needed; return settings within the hard limit."""
     soft, hard = (_count(limit) for limit in resource.getrlimit(resource.RLIMIT_NOFILE))
     allowed = min(settings.max_connections + RESERVE, hard)
     if soft < allowed:

@@ -23,13 +23,13 @@ class ExportJob:
 
     Attributes:
         robot: Built-in name or path.
-        links: Links with a pose target each; none takes the only leaf link.
-        folder: Where to.
-        entries: What to export, of ENTRIES; none takes all of them.
-        prefix: What names in C begin with; None takes the robot's name.
-        orientations: Whether targets have orientations, or are positions alone.
-        target: Level of CPUs; None takes IK_SERVICE_CPU_TARGET, else the portable one.
-        world: File of a world that answers keep off; None for none.
+        links: Links with a pose target each; empty for the only leaf link.
+        folder: Output folder.
+        entries: Entry points to export, of ENTRIES; empty for all.
+        prefix: Prefix of names in C; None takes the robot's name.
+        orientations: Whether targets have orientations, or only positions.
+        target: CPU level; None takes IK_SERVICE_CPU_TARGET, else the portable level.
+        world: File of a world with obstacles; None for none.
         problem_count: Targets for the example program.
     """
 
@@ -48,12 +48,12 @@ def write_export(job: ExportJob) -> None:
     """Write the files and print their names.
 
     Raises:
-        InputError: The robot or a link is not there, the target is not one of this machine, the prefix is no
+        InputError: The robot or a link does not exist, this machine cannot run the CPU level, the prefix is no
             identifier, or the folder cannot be written.
         EngineError: The robot's islands are too large for the compiled engine.
     """
     use_cpu_target(job.target)
-    # Only now: with these modules the process has chosen what it generates code for.
+    # Import only now: these modules fix the CPU level of the process.
     from ik_service.cli.default_links import default_links
     from ik_service.robots import load_robot
 
@@ -92,13 +92,13 @@ def _export(job: ExportJob, robot: "RobotModel", links: tuple[str, ...]) -> "Exp
 
 
 def use_cpu_target(asked: str | None) -> None:
-    """Have this process generate code for a level of CPUs.
+    """Make this process generate code for a CPU level.
 
     Args:
-        asked: Its name; None takes IK_SERVICE_CPU_TARGET, else the portable one.
+        asked: Name of the level; None takes IK_SERVICE_CPU_TARGET, else the portable level.
 
     Raises:
-        InputError: This machine cannot run it, or the process generates code for another level already.
+        InputError: This machine cannot run the level, or the process generates code for another level already.
     """
     try:
         wanted = named_target(asked or os.environ.get(CPU_VARIABLE) or portable_target().name)

@@ -1,6 +1,6 @@
 """`ik-service grid`: the signed distance from a mesh on a grid, for worlds.
 
-file of the mesh -> its solid -> distances at the nodes -> file, and how far distances between the nodes are off
+file of the mesh -> its solid -> distances at the nodes -> file, and the interpolation error between nodes
 """
 
 import math
@@ -21,13 +21,13 @@ POINTS = 20_000
 
 
 def print_grid(mesh: Path, output: Path, *, spacing: float, padding: float, scale: float) -> None:
-    """Sample a mesh, write the file, and print how far distances between the nodes are off.
+    """Sample a mesh, write the file, and print the interpolation error between the nodes.
 
     Args:
-        mesh: File of the mesh; its axes are those of the grid.
+        mesh: File of the mesh; its axes are the axes of the grid.
         output: File to write.
-        spacing: Between nodes [m].
-        padding: How far the grid goes beyond the mesh [m].
+        spacing: Distance between nodes [m].
+        padding: Margin of the grid around the mesh [m].
         scale: Metres in a unit of the mesh.
 
     Raises:

@@ -1,6 +1,6 @@
 """`ik-service health`: one question to a running service.
 
-It runs every few seconds, so it reads the two settings that it needs by itself: all of them would load Warp.
+This command runs every few seconds, so only two settings are read here; loading all settings would load Warp.
 """
 
 import os
@@ -16,16 +16,16 @@ HOST, PORT = "127.0.0.1", "8000"
 
 
 def print_health(url: str | None, *, live: bool, timeout_s: float) -> bool:
-    """Request the health of a service and print the answer; return whether it is healthy.
+    """Request the health of a service and print the answer; return whether the service is healthy.
 
     Args:
-        url: Where it listens; None is this machine, on the port of the settings.
+        url: Address of the service; None is this machine, on the port of the settings.
         live: Whether to request the live route instead of the ready route.
         timeout_s: Longest time for the answer [s].
     """
     try:
         address = (own_url() if url is None else url).rstrip("/") + (LIVE if live else READY)
-        # No proxy: it would be asked for the loopback address of its own machine.
+        # No proxy: a proxy would connect to its own loopback address.
         with build_opener(ProxyHandler({})).open(address, timeout=timeout_s) as reply:
             output_console().out(reply.read().decode(errors="replace").strip(), highlight=False)
         return True

@@ -1,4 +1,4 @@
-"""`ik-service islands`: a robot's kinematic trees, and which of them targets couple."""
+"""`ik-service islands`: a robot's kinematic trees, and the trees coupled by targets."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -23,7 +23,7 @@ class TreeReport:
         robot: Name of the robot.
         trees: Joints of each tree.
         static_links: Links that no active joint moves.
-        locked_joints: Joints that nothing moves.
+        locked_joints: Joints without an active DOF.
     """
 
     robot: str
@@ -41,7 +41,7 @@ class TreeReport:
 
 
 def print_islands(name: str, targets: Sequence[str], locks: Sequence[str], *, as_json: bool) -> None:
-    """Print the islands that targets make, or, without targets, the robot's trees.
+    """Print the islands of targets, or, without targets, the robot's trees.
 
     Args:
         name: A built-in robot or a path.
@@ -50,7 +50,7 @@ def print_islands(name: str, targets: Sequence[str], locks: Sequence[str], *, as
         as_json: Whether to print JSON.
 
     Raises:
-        InputError: Something in the input is not allowed.
+        InputError: An argument is not allowed.
     """
     robot = load_robot(name)
     locked = _parsed_locks(locks)

@@ -1,4 +1,4 @@
-"""`ik-service openapi`: the document that the service serves at /openapi.json, without starting it."""
+"""`ik-service openapi`: the document of /openapi.json, without a running service."""
 
 import orjson
 import typer
@@ -8,6 +8,6 @@ from ik_service.settings import ServiceSettings
 
 
 def print_openapi() -> None:
-    """Print the document of a service with default settings, keys in order, so that two can be compared."""
-    document = create_app(ServiceSettings(insecure=True)).openapi()  # it listens nowhere
+    """Print the document of a service with default settings, with sorted keys, so versions can be compared."""
+    document = create_app(ServiceSettings(insecure=True)).openapi()  # opens no port
     typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS))

@@ -1,4 +1,4 @@
-"""`ik-service page`: a page on which targets are dragged and the robot follows."""
+"""`ik-service page`: a page with draggable targets and a robot that follows."""
 
 import signal
 import threading
@@ -27,17 +27,17 @@ def run_page(
     """Serve the page until interrupted.
 
     Args:
-        robot: Robot to begin with: a built-in one, or a path to a file; None is the default.
-        url: Address of the service that solves; None solves in this process.
+        robot: First robot: a built-in one, or a path to a file; None is the default.
+        url: Address of the solving service; None solves in this process.
         host: Address to listen on.
         port: Port to listen on.
-        is_dark: Whether it begins dark.
+        is_dark: Whether the page begins dark.
         device: Device of solvers in this process.
         api_key: Key of the service.
-        says: Whether it says where it is.
+        says: Whether to print the address of the page.
 
     Raises:
-        PageError: The service does not answer, the robot is not there, or the address cannot be used.
+        PageError: The service does not answer, the robot does not exist, or the address cannot be used.
         RobotFileError: The file cannot be read.
         UnknownNameError: There is no such robot.
     """
@@ -54,7 +54,7 @@ def run_page(
 
         def end(*_: object) -> None:
             for number in ENDING:
-                signal.signal(number, signal.SIG_DFL)  # another one waits for nothing
+                signal.signal(number, signal.SIG_DFL)  # a second signal ends the process at once
             ended.set()
 
         for number in ENDING:

@@ -16,7 +16,7 @@ TOLERANCES = ((5e-3, 5e-2), (1e-3, 1e-2), (1e-5, 1e-4))
 
 @dataclass(frozen=True)
 class PoseProblems:
-    """Pose targets of several links that one configuration reaches.
+    """Pose targets of several links, reachable by one configuration.
 
     Attributes:
         robot: The robot.

@@ -1,4 +1,4 @@
-"""Random reachable targets, and the report on how they were solved."""
+"""Random reachable targets, and the report on their solve."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -44,7 +44,7 @@ class RandomSolveReport:
         problem_count: Number of problems.
         seed: Seed of the targets and of the start configurations.
         solved: Problems with success.
-        confirmed: Successes that forward kinematics in float64 on the host confirms, inside the limits.
+        confirmed: Successes confirmed by forward kinematics in float64 on the host, inside the limits.
         success_rate: Solved over all.
         status: Number of problems by status.
         position_error_m: Worst over the targets [m].
@@ -52,8 +52,8 @@ class RandomSolveReport:
         iterations: Iterations of the winning start.
         time_per_problem_us: Wall time of the second run over the number of problems [us].
         engine: Engine that ran.
-        seeds: Start configurations that each problem could use.
-        device: Device that it ran on.
+        seeds: Start configurations available to each problem.
+        device: Device of the solve.
     """
 
     robot: str
@@ -74,11 +74,11 @@ class RandomSolveReport:
 
 
 def random_request(robot: RobotModel, links: Sequence[str], problem_count: int, seed: int) -> SolveRequest:
-    """Return problems whose targets are the poses of links at random configurations inside the limits.
+    """Return problems with targets at the link poses of random configurations inside the limits.
 
     Args:
         robot: The robot.
-        links: Links that are to have targets.
+        links: Links with targets.
         problem_count: Number of problems.
         seed: Seed of the configurations.
 
@@ -145,7 +145,7 @@ def _lines(report: RandomSolveReport) -> list[tuple[str, str]]:
 
 
 def _confirmed(robot: RobotModel, request: SolveRequest, result: IKResult) -> NDArray[np.bool_]:
-    """Return the problems that meet their targets and limits by host arithmetic alone, bool [problem_count]."""
+    """Return the problems with targets and limits met according to host arithmetic, bool [problem_count]."""
     positions = [array for array in request.batch.positions if array is not None]  # random_request gives both
     orientations = [array for array in request.batch.orientations_xyzw if array is not None]
     links = tuple(target.link for target in request.targets)

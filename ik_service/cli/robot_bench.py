@@ -1,7 +1,7 @@
 """Speed and success rate of an engine for a robot on this machine.
 
 random reachable targets -> time per target on one pinned core and success by the float64 judge, per tolerance
--> latency of one target -> speedup by threads -> the staged engine beside it
+-> latency of one target -> speedup by threads -> the staged engine for comparison
 """
 
 import os
@@ -20,7 +20,7 @@ from ik_service.robots import RobotModel
 from ik_service.solver.result import IKResult
 from objectives.errors import InputError
 
-STAGED_COUNT = 1000  # targets of the staged engine at most; it takes many times as long
+STAGED_COUNT = 1000  # targets of the staged engine at most; this engine is many times slower
 WARM_UP_CALLS = 50  # of one target
 LATENCY_CALLS = {"compiled": 1000, "staged": 100}
 TYPICAL = TOLERANCES[1]
@@ -33,12 +33,12 @@ class BenchPlan:
     Attributes:
         robot: The robot.
         links: Links with a pose target each.
-        count: Targets.
+        count: Number of targets.
         batch: Targets of a call; None takes all at once.
-        random_seed: Of the targets.
-        threads: Threads to compare with one; None takes as many as there are cores.
+        random_seed: Seed of the targets.
+        threads: Threads to compare with one thread; None takes as many as there are cores.
         staged: Whether to measure the staged engine too.
-        repeats: How often each figure is measured.
+        repeats: Repetitions of each measurement.
         device: "auto", "cpu", "cuda" or one CUDA device.
     """
 
@@ -53,7 +53,7 @@ class BenchPlan:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be measured."""
+        """Refuse plans without a possible measurement."""
         for name in ("count", "batch", "threads", "repeats"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -80,12 +80,12 @@ class Batches:
 
     Attributes:
         engine: The engine.
-        clock: What was measured: "cpu" time of the one thread, or "wall" time where a GPU works.
+        clock: Clock of the measurement: "cpu" time of the one thread, or "wall" time on a GPU.
         count: Targets.
         position_tolerance_m: Tolerance [m].
         orientation_tolerance_rad: Tolerance [rad].
-        solved_share: Share of answers that the judge accepts.
-        false_successes: Answers that claim success and that the judge does not accept.
+        solved_share: Share of answers accepted by the float64 judge.
+        false_successes: Answers reported as success but rejected by the judge.
         us_per_target: Time per target [us].
     """
 
@@ -101,7 +101,7 @@ class Batches:
 
 @dataclass(frozen=True)
 class Latency:
-    """Wall time of calls with one target each, another one every time [us]."""
+    """Wall time of calls with one target each, a new target every time [us]."""
 
     calls: int
     p50_us: float
@@ -110,7 +110,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class ThreadSpeedup:
-    """Wall time of all targets by several threads beside that of one, per target [us]."""
+    """Wall time of all targets by several threads and by one thread, per target [us]."""
 
     threads: int
     us_per_target: Spread
@@ -125,12 +125,12 @@ class BenchReport:
     Attributes:
         robot: Name of the robot.
         links: Links with a pose target each.
-        device: Where it ran.
+        device: Device of the measurement.
         batch: Targets of a call.
-        random_seed: Of the targets.
-        batches: Per engine and tolerance.
-        latency: Of one target.
-        threads: None where there is one core, or a GPU works.
+        random_seed: Seed of the targets.
+        batches: Figures per engine and tolerance.
+        latency: Latency of one target.
+        threads: Speedup by threads; None on one core or a GPU.
     """
 
     robot: str
@@ -144,14 +144,14 @@ class BenchReport:
 
 
 def run_bench(plan: BenchPlan, tell: Callable[[str], None] = lambda _: None) -> BenchReport:
-    """Measure.
+    """Measure speed, latency and success rate.
 
     Args:
-        plan: What.
-        tell: Called with what is measured next.
+        plan: The measurement.
+        tell: Called with the name of the next measurement.
 
     Raises:
-        InputError: A link or the device is not there.
+        InputError: A link or the device does not exist.
     """
     problems = PoseProblems.random(plan.robot, plan.links, plan.count, plan.random_seed)
     solver = IKSolver(plan.robot, plan.links, device=plan.device)
@@ -207,7 +207,7 @@ def _timed(
     tolerance: tuple[float, float],
     clock: Callable[[], float],
 ) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[np.bool_]]:
-    """Times of all targets [s], shape [repeats]; answers of the last repeat, and whether they claim success."""
+    """Times of all targets [s], shape [repeats]; answers and success flags of the last repeat."""
     options: dict[str, object] = dict(zip(("position_tolerance", "orientation_tolerance"), tolerance, strict=True))
     size = plan.batch or plan.count
     parts = [problems[first : first + size] for first in range(0, len(problems), size)]
@@ -256,7 +256,7 @@ def _threads(plan: BenchPlan, problems: PoseProblems) -> ThreadSpeedup | None:
 
 @contextmanager
 def _one_core() -> Iterator[None]:
-    """Keep this thread on one core, where it does not lose what it has in its cache."""
+    """Keep this thread on one core, so its cache stays filled."""
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(cores)})
     try:

@@ -49,7 +49,7 @@ def print_robot(name: str) -> None:
 
 
 def print_tree(name: str) -> None:
-    """Print a robot's links as a tree, each moving one with the joint before it.
+    """Print a robot's links as a tree, each link with its parent joint.
 
     Raises:
         InputError: No such robot, or a file that cannot be read.

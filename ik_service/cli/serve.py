@@ -1,4 +1,4 @@
-"""`ik-service serve`: the HTTP application under uvicorn, with a request to try once it is ready."""
+"""`ik-service serve`: the HTTP application under uvicorn, with a request to try after the start."""
 
 import logging
 import os
@@ -32,7 +32,7 @@ def run_server(**options: Any) -> None:
     """Serve until interrupted.
 
     Args:
-        options: Settings by name, which stand above the environment.
+        options: Settings by name; they override the environment.
 
     Raises:
         StartError: The address cannot be used, or the first solve fails.
@@ -45,7 +45,7 @@ def run_server(**options: Any) -> None:
         keys_file = settings.api_keys_file
         if keys_file is not None and keys_file.stat().st_mode & stat.S_IROTH:
             _logger.warning("Every user of this machine can read the API keys in '%s'; take that right.", keys_file)
-        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # nohup ignores it
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # nohup ignores this signal
             signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
         _serve(settings)
 
@@ -70,10 +70,10 @@ def _serve(settings: ServiceSettings) -> None:
 
 
 def _with_page_url(settings: ServiceSettings) -> ServiceSettings:
-    """Say where the live page will be, if there is to be one.
+    """Return settings with the URL of the live page, if the page is enabled.
 
     Raises:
-        StartError: It cannot be shown.
+        StartError: The page cannot be served.
     """
     if settings.page_port is None:
         return settings

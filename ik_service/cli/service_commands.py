@@ -1,4 +1,4 @@
-"""The commands about the service, with their options. Bodies import what they need, so that help is there at once."""
+"""The commands about the service, with their options. Imports are inside the functions, so help is fast."""
 
 from typing import Annotated, Any
 
@@ -10,7 +10,7 @@ from ik_service.cli.shared_options import ApiKeyOption, DeviceOption
 
 def serve() -> None:
     """Serve the robots over HTTP and print a request to try."""
-    # Only for the list of commands: `CommandGroup` of `app` puts the command with its options in this one's place.
+    # Only for the list of commands: `CommandGroup` of `app` replaces this command with the command with options.
 
 
 def serve_with_options() -> Any:

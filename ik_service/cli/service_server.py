@@ -1,6 +1,6 @@
-"""The server of an application: uvicorn, which says when it is ready and finishes its requests at the end.
+"""The server of an application: uvicorn, with a report when ready, and with all requests finished at the end.
 
-It is the only process of a service, or one of several workers, each of which has a socket of its own at one address.
+A service has one process with this server, or several workers; each worker has its own socket at the same address.
 """
 
 import asyncio
@@ -49,34 +49,34 @@ PAGE_START_S, PAGE_ASKED_S = 60.0, 0.2
 
 
 class ServiceServer(uvicorn.Server):
-    """A server that prints when it is ready, stops when its first solve fails, and finishes its requests at the end."""
+    """A server that prints when ready, stops after a failed first solve, and finishes its requests at the end."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI, settings: ServiceSettings) -> None:
-        """Keep the application; its state says when it is ready."""
+        """Keep the application; its state says whether the service is ready."""
         super().__init__(config)
         self.failure: BaseException | None = None
         self._app, self._settings = app, settings
         self._announcing: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start listening, then wait beside it for the first solve."""
+        """Start to listen, then wait for the first solve in parallel."""
         await super().startup(sockets)
         if self.started and sockets:
             self._announcing = asyncio.create_task(self.announce(*sockets[0].getsockname()[:2]))
             self._announcing.add_done_callback(log_failure)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Report that it is no longer ready, and shut down."""
+        """Report the service as not ready, and shut down."""
         service = getattr(self._app.state, "service", None)
         if service is not None:
             service.draining = True
         if sig == signal.SIGTERM:
-            self.should_exit = True  # uvicorn would end the process by the signal afterwards, which counts as a failure
+            self.should_exit = True  # uvicorn would afterwards end the process by the signal, an exit with failure
         else:
             super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer a while longer, until load balancers have seen that it is not ready; then finish all requests."""
+        """Answer until load balancers have seen the state "not ready"; then finish all requests."""
         if self.failure is None:
             await asyncio.sleep(max(self._settings.drain_delay_s, SETTLE_S))
             for _ in range(SETTLE_TURNS):
@@ -90,9 +90,9 @@ class ServiceServer(uvicorn.Server):
         end_children()  # here, because uvicorn lets the signal end the process as soon as this is done
 
     async def announce(self, host: str, port: int) -> None:
-        """Say that it listens, and when it is ready; begin the live page meanwhile."""
+        """Announce the open port, then the ready service; meanwhile start the live page."""
         announcement = Announcement(self._settings, host, port)
-        if self._settings.page_port is not None:  # it begins beside the first solve: both take seconds
+        if self._settings.page_port is not None:  # parallel to the first solve: both take seconds
             start_page(reachable_url(host, port), self._settings.page_port)
         announcement.say_listening()
         solved = await self.first_solve()
@@ -104,7 +104,7 @@ class ServiceServer(uvicorn.Server):
         announcement.say_where_to_look()
 
     async def first_solve(self) -> TimedResult | None:
-        """Wait for the first solve; None where it has failed, after which the server ends, or was given up."""
+        """Wait for the first solve; return None if the solve failed (the server ends) or was given up."""
         warm_up: asyncio.Future[TimedResult] = asyncio.wrap_future(self._app.state.service.warm_up)
         await asyncio.wait([warm_up])
         if warm_up.cancelled():
@@ -113,18 +113,18 @@ class ServiceServer(uvicorn.Server):
         if self.failure is not None:
             self.should_exit = True
             return None
-        # Warp, the robots and their kernels stay as long as the process; to go through them with every full collection
-        # would hold up all callers for a tenth of a second.
+        # Warp, the robots and their kernels stay as long as the process. A full collection over all these objects
+        # would delay all callers by a tenth of a second.
         gc.collect()
         gc.freeze()
         return warm_up.result()
 
 
 class WorkerReady(NamedTuple):
-    """A worker is ready.
+    """Message of a ready worker.
 
     Attributes:
-        device: Device that it solves on.
+        device: Device of its solver.
         example: A request to try.
     """
 
@@ -145,7 +145,7 @@ class WorkerFailed(NamedTuple):
 
 
 class WorkerServer(ServiceServer):
-    """The server of a worker: tells its supervisor when it is ready, and ends where its solver is lost."""
+    """The server of a worker: reports to its supervisor when ready, and ends if its solver is lost."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI, settings: ServiceSettings, connection: Connection) -> None:
         """Keep the pipe to the supervisor."""
@@ -153,7 +153,7 @@ class WorkerServer(ServiceServer):
         self._connection = connection
 
     async def announce(self, host: str, port: int) -> None:
-        """Tell the supervisor when it is ready."""
+        """Report to the supervisor when ready."""
         solved = await self.first_solve()
         if solved is not None:
             example = await asyncio.to_thread(example_request, self._app.state.service)
@@ -172,17 +172,17 @@ class WorkerServer(ServiceServer):
 def run_worker(
     number: int, connection: Connection, settings: ServiceSettings, address: tuple[str, int], metrics_folder: str
 ) -> None:
-    """Serve as one of several workers until told to end; runs in the process.
+    """Serve as one of several workers until the signal to end; runs in the worker's process.
 
     Args:
         number: Number of the worker, from 1 on.
         connection: Pipe to the supervisor.
         settings: The settings.
-        address: Host and port that all workers listen on; the kernel divides connections among their sockets.
-        metrics_folder: Folder of the files into which all workers count.
+        address: Host and port of all workers; the kernel distributes connections among their sockets.
+        metrics_folder: Folder of the metric files of all workers.
     """
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics_folder
-    values.ValueClass = values.MultiProcessValue(lambda: number)  # a worker that is started again goes on counting
+    values.ValueClass = values.MultiProcessValue(lambda: number)  # a restarted worker continues its counts
     threading.Thread(target=_end_with_supervisor, args=(connection,), name="ik-supervisor", daemon=True).start()
     with configured_logs(settings, role=worker_role(number)):
         try:
@@ -222,20 +222,20 @@ def worker_settings(settings: ServiceSettings, number: int) -> ServiceSettings:
 
 
 def _end_with_supervisor(connection: Connection) -> None:
-    """Let this process end as its supervisor would have asked it to, once that has ended."""
+    """End this process when the supervisor's process has ended, with the supervisor's signal."""
     with suppress(EOFError, OSError):
-        connection.recv()  # it sends nothing
+        connection.recv()  # the supervisor sends nothing
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def log_failure(task: "asyncio.Task[None]") -> None:
-    """Log what has ended the announcement; the service goes on."""
+    """Log the failure of the announcement; the service continues."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _logger.error("The service is ready, but this could not be announced.", exc_info=error)
 
 
 def start_page(url: str, port: int) -> None:
-    """Start the live page of a service on a port, in a process of its own."""
+    """Start the live page of a service on a port, in a separate process."""
     multiprocessing.get_context("spawn").Process(target=_serve_page, args=(url, port), daemon=True).start()
 
 
@@ -254,7 +254,7 @@ async def _connected(port: int) -> None:
 
 
 def _serve_page(url: str, port: int) -> None:
-    """Serve the live page of a service until interrupted, in a process of its own."""
+    """Serve the live page of a service until interrupted, in a separate process."""
     try:
         run_page(None, url=url, host="127.0.0.1", port=port, is_dark=False, device="auto", api_key=None, says=False)
     except IKError as error:
@@ -262,6 +262,6 @@ def _serve_page(url: str, port: int) -> None:
 
 
 def end_children() -> None:
-    """Stop the processes that compile kernels and serve the page: the service would wait for them."""
+    """Stop the processes for compilation and the page: the service would wait for these processes."""
     for child in multiprocessing.active_children():
         child.terminate()

@@ -1,4 +1,4 @@
-"""The options of `ik-service serve`, made from the settings, so that both say the same."""
+"""The options of `ik-service serve`, made from the settings, so options and settings agree."""
 
 import inspect
 import types
@@ -19,7 +19,7 @@ NO_OPTION = frozenset(("api_keys",))
 
 
 def with_setting_options(run: Callable[..., None]) -> Callable[..., None]:
-    """Return a function with a keyword argument per setting, for typer; `run` gets those that were given."""
+    """Return a function with a keyword argument per setting, for typer; `run` gets only the given arguments."""
 
     def command(**options: Any) -> None:
         run(**{name: value for name, value in options.items() if value is not None})
@@ -31,12 +31,12 @@ def with_setting_options(run: Callable[..., None]) -> Callable[..., None]:
         for name, hint in hints.items()
     ]
     command.__annotations__ = hints
-    command.__dict__["__signature__"] = inspect.Signature(parameters)  # where inspect looks for it
+    command.__dict__["__signature__"] = inspect.Signature(parameters)  # read by inspect
     return command
 
 
 def shown_default(field: Any) -> str:
-    """Return the default of a setting as people read it."""
+    """Return the default of a setting as readable text."""
     value = field.get_default(call_default_factory=True)
     if isinstance(value, bool):
         return "on" if value else "off"
@@ -53,7 +53,7 @@ def _hint(name: str, field: Any) -> Any:
 
 
 def _kind(annotation: Any) -> Any:
-    """The type of an option's value: that of the setting, words as one text."""
+    """The type of an option's value: the type of the setting; a list of words is one text."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         annotation = next(part for part in typing.get_args(annotation) if part is not type(None))
     if typing.get_origin(annotation) is Literal or annotation in (bool, int, float, Path):

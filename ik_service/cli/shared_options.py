@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options of several commands."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, or one CUDA de
 
 
 def _prefer_variable(context: typer.Context, parameter: typer.CallbackParam, value: str | None) -> str | None:
-    """Warn of an API key on the command line, and return that key."""
+    """Warn of an API key on the command line, and return this key."""
     source = context.get_parameter_source(str(parameter.name))
     if source is not None and source.name == "COMMANDLINE":
         typer.echo("Every user of this machine can read --api-key; set IK_SERVICE_API_KEY instead.", err=True)

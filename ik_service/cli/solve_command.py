@@ -23,21 +23,21 @@ from ik_service.solver.result import IKResult
 from ik_service.solver.verdict.advice import advice
 from objectives.errors import InputError
 
-ADVISED_PROBLEMS = 1000  # problems without success that are looked at
+ADVISED_PROBLEMS = 1000  # most failed problems with a look-up of advice
 ADVICE_LINES = 5
 
 
 @dataclass(frozen=True)
 class Job:
-    """Options that both forms of the command share.
+    """Options of both forms of the command.
 
     Attributes:
         robot: Built-in name or path.
-        links: Links given; empty where the default is to be taken.
-        device: Device to solve on.
-        options: Solver options that the caller gave.
-        world: File of a world; None for none but that of a .json file.
-        joint_limits: Limits of joints, NAME=LOWER:UPPER each, beside those of a .json file.
+        links: Given links; empty for the default link.
+        device: Device of the solve.
+        options: Solver options of the caller.
+        world: File of a world; None for the world of a .json file, if any.
+        joint_limits: Requested limits of joints, NAME=LOWER:UPPER each, in addition to the limits of a .json file.
     """
 
     robot: str
@@ -48,7 +48,7 @@ class Job:
     joint_limits: tuple[str, ...] = ()
 
     def with_options(self, robot: RobotModel, request: SolveRequest) -> SolveRequest:
-        """Return the request with the caller's options and world over its own, and its limits narrowed further.
+        """Return the request with the caller's options and world instead of its own, and with narrower limits.
 
         Raises:
             InputError: An option or a limit is not allowed, or the file of the world cannot be read.
@@ -102,7 +102,7 @@ def solve_file(job: Job, targets: Path, output: Path | None) -> bool:
 
 
 def advice_lines(robot: RobotModel, request: SolveRequest, result: IKResult) -> list[str]:
-    """Return a line of advice for each way in which problems failed, those of most problems first."""
+    """Return a line of advice for each kind of failure, the most frequent first."""
     failed: dict[str, list[int]] = {}
     names = () if result.clearance is None else request.collision_names(robot)
     for problem in np.flatnonzero(~result.success)[:ADVISED_PROBLEMS].tolist():

@@ -1,4 +1,4 @@
-"""The command that solves, with its options. Bodies import what they need, so that help is there at once."""
+"""The command that solves, with its options. Imports are inside the functions, so help is fast."""
 
 from pathlib import Path
 from typing import Annotated
@@ -71,7 +71,7 @@ def solve(
 
 
 def _check_form(files: list[Path], output: Path | None, random: int | None, *, in_bulk: bool, as_json: bool) -> None:
-    """Refuse options that belong to another form of the command: files of targets, or random ones."""
+    """Refuse options of the other form of the command: files of targets, or random targets."""
     if (not files) == (random is None):
         raise typer.BadParameter("Give either files of targets or --random N.")
     if random is not None and (output is not None or in_bulk):

@@ -1,4 +1,4 @@
-"""`ik-service spheres`: spheres that cover the links of a robot, which pairs of links are checked, and figures of both.
+"""`ik-service spheres`: collision spheres of the links of a robot, checked link pairs, and quality figures.
 
 shapes and meshes of the robot's file -> solid of each link -> spheres -> pairs -> trial -> file, figures, picture
 """
@@ -42,10 +42,10 @@ class SpheresJob:
     Attributes:
         robot: A built-in robot or the path of a file.
         output: File to write.
-        stands_out: By how much a sphere may stand out [m]; None for 15 % of the least width of a link, at least 5 mm.
-        looks_out: How far points of a link may be outside of all spheres [m].
-        packages: Folders in which packages of meshes are looked for.
-        free: Configurations known to be free of contact: their coordinates with commas between them, or their names.
+        stands_out: Largest overhang of a sphere [m]; None for 15 % of the least width of a link, at least 5 mm.
+        looks_out: Largest distance of an uncovered point of a link from the spheres [m].
+        packages: Search folders for packages of meshes.
+        free: Configurations known to be free of contact: comma-separated coordinates, or names.
         picture: SVG file to write; None for none.
     """
 
@@ -60,12 +60,12 @@ class SpheresJob:
 
 @dataclass(frozen=True)
 class Covering:
-    """Spheres of a robot, and what they cover.
+    """Spheres of a robot, and the covered solids.
 
     Attributes:
-        robot: The robot, with the model.
+        robot: The robot, with the collision model.
         solids: The solids, by link.
-        figures: How well each is covered, by link.
+        figures: Quality of the covering, by link.
     """
 
     robot: RobotModel
@@ -80,11 +80,11 @@ class Covering:
 
 
 def write_spheres(job: SpheresJob) -> None:
-    """Cover the links of a robot, print how well they are covered, try the model, and write the file.
+    """Cover the links of a robot, print the quality, test the model, and write the file.
 
     Raises:
-        InputError: Something in the input is not allowed, a link has a shape that cannot be read, or nothing that is
-            tried is free of contact.
+        InputError: An argument is not allowed, a link has an unreadable shape, or no tested configuration is free of
+            contact.
     """
     covering = cover_robot(job)
     if job.picture is not None:
@@ -103,10 +103,10 @@ def write_spheres(job: SpheresJob) -> None:
 
 
 def _print_trial(covering: Covering) -> bool:
-    """Print what touches in random configurations and in those that have names; return whether any is free."""
+    """Print contacts in random and in named configurations; return whether any configuration is free."""
     robot, model, console = covering.robot, covering.model, output_console()
     named = named_configurations(robot)
-    drawn = robot.random_joint_q(np.random.default_rng(1), TRIAL_SAMPLES)  # not those by which pairs were chosen
+    drawn = robot.random_joint_q(np.random.default_rng(1), TRIAL_SAMPLES)  # other samples than for the choice of pairs
     _, shares, is_free = pair_contacts(robot, model, drawn)
     least = np.array([pair_contacts(robot, model, joint_q)[0] for joint_q in named.values()])
     zero, middle = ("free" if (own > 0.0).all() else "in contact" for own in least)
@@ -131,10 +131,10 @@ def named_configurations(robot: RobotModel) -> dict[str, Float64Array]:
 
 
 def cover_robot(job: SpheresJob) -> Covering:
-    """Cover the links of a robot by spheres and choose the pairs that are checked.
+    """Cover the links of a robot by spheres and choose the checked pairs.
 
     Raises:
-        InputError: As for `write_spheres`.
+        InputError: See `write_spheres`.
     """
     if job.stands_out is not None and not 0.0 < job.stands_out < math.inf:
         raise InputError(f"--stands-out is {job.stands_out:g} m. Allowed: a length above 0 m.")
@@ -174,10 +174,10 @@ def model_document(model: CollisionModel, source: str) -> str:
 
 
 def link_solids(job: SpheresJob) -> dict[str, Solid]:
-    """Return the solids of all links that have shapes.
+    """Return the solids of all links with shapes.
 
     Raises:
-        InputError: A link has a shape that cannot be read, or none has any.
+        InputError: A link has an unreadable shape, or no link has a shape.
     """
     found = {}
     for link, own in link_shapes(job.robot).items():
@@ -193,7 +193,7 @@ def link_solids(job: SpheresJob) -> dict[str, Solid]:
 
 
 def rounded(spheres: Float64Array) -> Float64Array:
-    """Return spheres as files have them: none covers less than before."""
+    """Return spheres rounded as in files; the covered volume never shrinks."""
     centers = np.round(spheres[:, :3] / FILE_STEP) * FILE_STEP
     moved = np.linalg.norm(centers - spheres[:, :3], axis=1)
     return np.column_stack([centers, np.ceil((spheres[:, 3] + moved) / FILE_STEP) * FILE_STEP])
@@ -212,7 +212,7 @@ def _configuration(robot: RobotModel, text: str) -> list[float]:
 
 
 def _listed(pairs: tuple[tuple[str, str], ...]) -> str:
-    """Return a line for each link that is the first of pairs."""
+    """Return a line for each first link of the pairs."""
     firsts = dict.fromkeys(first for first, _ in pairs)
     return "".join(f"\n  {link} + {', '.join(b for a, b in pairs if a == link)}" for link in firsts)
 

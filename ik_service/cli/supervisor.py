@@ -1,8 +1,9 @@
-"""The supervisor of a service of several workers: whole services on one port, each a process with its own solver.
+"""The supervisor of a service with several workers: complete services on one port, each a process with its own solver.
 
     supervisor -> worker-1 ... worker-N: each with an application, a solver, and a socket; all sockets have one address
 
-The supervisor takes no requests. It starts what ends and passes on the signal to end; workers finish their requests.
+The supervisor takes no requests. It restarts ended workers and passes on the signal to end; workers finish their
+requests.
 """
 
 import logging
@@ -42,13 +43,13 @@ _logger = logging.getLogger(__name__)
 
 
 class Worker:
-    """One worker, as its supervisor sees it.
+    """State of one worker in the supervisor.
 
     Attributes:
-        process: Its process; None while there is none.
+        process: Its process; None if there is none.
         connection: The pipe to its process.
-        ready: Said by the process once it is ready; None before.
-        start_at: Time at which the next process is to be started [s].
+        ready: Message of the ready process; None before.
+        start_at: Start time of the next process [s].
     """
 
     def __init__(self, number: int, settings: ServiceSettings, address: tuple[str, int], metrics_folder: str) -> None:
@@ -81,7 +82,7 @@ class Worker:
                 os.kill(self.process.pid, sig)
 
     def end(self) -> int | None:
-        """Wait for the process to end, and kill it where that takes long; return its exit code, None where none was."""
+        """Wait for the end of the process, and kill a slow one; return its exit code, None without a process."""
         process, connection = self.process, self.connection
         if process is None or connection is None:
             return None
@@ -105,23 +106,23 @@ class Supervisor:
 
     Args:
         settings: The settings.
-        listener: A socket at the address; it is closed, and shows that no other service is there.
+        listener: A socket at the address; the supervisor closes this socket, a proof that no other service is there.
     """
 
     def __init__(self, settings: ServiceSettings, listener: socket.socket) -> None:
         self._settings, self._address = settings, listener.getsockname()[:2]
         self._announcement = Announcement(settings, *self._address)
-        # For the workers, which share the cores: threads of OpenBLAS spin after each use.
+        # For the workers on shared cores: threads of OpenBLAS spin after each use.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         listener.close()
         self._holder = _bound(listener.family, self._address)
         self._workers: list[Worker] = []
         self._was_ready = False
         self._failure: IKError | None = None
-        self._end_by: float | None = None  # once it is told to end
+        self._end_by: float | None = None  # set by the signal to end
 
     def run(self) -> IKError | None:
-        """Serve until a signal comes; return why the service could not start, None where it could."""
+        """Serve until a signal comes; return the error of a failed start, otherwise None."""
         settings = self._settings
         with self._holder, tempfile.TemporaryDirectory(prefix="ik-service-") as folder, self._signals():
             numbers = range(1, settings.worker_count + 1)
@@ -151,7 +152,7 @@ class Supervisor:
                 signal.signal(sig, handler)
 
     def _told_to_end(self, sig: int, frame: FrameType | None) -> None:
-        """Pass it on to the workers; a second interrupt is passed on as such, and ends them without more ado."""
+        """Pass the signal on to the workers; a second interrupt ends the workers at once."""
         again = self._end_by is not None and sig == signal.SIGINT
         self._end(signal.SIGINT if again else signal.SIGTERM)
 
@@ -169,7 +170,7 @@ class Supervisor:
         return bool(left)
 
     def _turn(self) -> None:
-        """Start what is to be started; wait for what workers say and for their ends."""
+        """Start due workers; wait for messages and ends of workers."""
         now = time.monotonic()
         for worker in self._workers:
             if self._end_by is None and worker.process is None and worker.start_at <= now:
@@ -182,10 +183,10 @@ class Supervisor:
                 sources |= {worker.connection: worker, worker.process.sentinel: worker}
         starts = [worker.start_at - now for worker in self._workers if worker.process is None and self._end_by is None]
         happened = wait(cast(list[Connection | int], list(sources)), max(0.0, min([SOON_S, *starts])))
-        for source in sorted(happened, key=lambda one: isinstance(one, int)):  # what a worker has said before its end
+        for source in sorted(happened, key=lambda one: isinstance(one, int)):  # messages of a worker before its end
             worker = sources[source]
             if isinstance(source, Connection):
-                with suppress(EOFError, OSError):  # it ends
+                with suppress(EOFError, OSError):  # the worker is about to end
                     self._heard(worker, source.recv())
             elif worker.process is not None:
                 self._gone(worker)
@@ -218,7 +219,7 @@ class Supervisor:
 
 
 def _bound(family: int, address: tuple[str, int]) -> socket.socket:
-    """Return a socket that keeps the address for the workers, also while none of them is there."""
+    """Return a socket that reserves the address for the workers, also when no worker runs."""
     holder = socket.socket(family, socket.SOCK_STREAM)
     if family == socket.AF_INET6:
         holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

@@ -1,4 +1,4 @@
-"""Targets from files: CSV for spreadsheets, npz for NumPy, JSON as the HTTP body has it."""
+"""Targets from files: CSV for spreadsheets, npz for NumPy, JSON with the body of an HTTP request."""
 
 import csv
 from collections.abc import Sequence
@@ -22,15 +22,15 @@ NPZ_ARRAYS = {"positions": 3, "orientations_xyzw": 4, "initial_joint_q": 0}
 
 
 def read_targets(path: Path, robot: RobotModel, links: Sequence[str]) -> DecodedSolve:
-    """Return the problems of a file, with default options unless the file has its own, and the optional columns.
+    """Return the problems and optional columns of a file, with default options unless the file has options.
 
     Args:
         path: A .csv, .npz or .json file.
         robot: The robot.
-        links: The one link that is to reach the targets of a .csv or .npz; not for .json, which names its own.
+        links: The one link with the targets of a .csv or .npz file; unused for .json files, which name their links.
 
     Raises:
-        InputError: The file cannot be read, or something in it is not allowed; the message says where.
+        InputError: The file cannot be read, or a value in the file is not allowed; the message gives the place.
     """
     readers = {".csv": _read_csv, ".npz": _read_npz}
     if path.suffix == ".json":
@@ -110,7 +110,7 @@ def _read_npz(path: Path, robot: RobotModel) -> dict[str, Float64Array]:
             arrays = {name: np.asarray(archive[name]) for name in archive.files}
     except InputError:
         raise
-    except Exception as error:  # archives are read by several packages, each with its own errors for damaged ones
+    except Exception as error:  # several packages read archives, each with its own errors for damaged files
         reason = str(error) or type(error).__name__
         raise InputError(f"'{path}' is not an .npz archive of plain arrays: {reason}.") from error
     for name, array in arrays.items():

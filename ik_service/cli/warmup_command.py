@@ -1,6 +1,6 @@
-"""`ik-service warmup`: fill the kernel cache, so that the first solve of a later process compiles nothing.
+"""`ik-service warmup`: fill the kernel cache, so the first solve of a later process compiles nothing.
 
-For the device at hand by solving; for GPUs of named architectures, none of which is needed, by compiling alone.
+For the device at hand by a solve; for named GPU architectures by compilation only, without a GPU.
 """
 
 import time
@@ -29,15 +29,15 @@ OBJECT_SUFFIXES = (".o", ".cubin", ".ptx")  # of compiled code in the cache
 
 @dataclass(frozen=True)
 class WarmUpReport:
-    """Report on compiling for pose targets of a robot's links.
+    """Report on compilation for pose targets of a robot's links.
 
     Attributes:
         robot: Name of the robot.
         links: Links with a pose target each, solved together.
-        engine: Engine that solves them.
-        device: Where.
-        compiled: Modules of kernels that were compiled; the others were there already.
-        seconds: Time it took, with the reading of the robot and a solve [s].
+        engine: Engine of the solve.
+        device: Device of the kernels.
+        compiled: Number of compiled kernel modules; other modules were in the cache.
+        seconds: Time, including loading of the robot and a solve [s].
     """
 
     robot: str
@@ -53,14 +53,14 @@ class WarmUpJob:
     """The kinds of targets to compile for.
 
     Attributes:
-        names: Built-in names or paths; none takes all built-in robots, for architectures of GPUs those without
+        names: Built-in names or paths; empty for all built-in robots, for GPU architectures only robots without
             constraints: code for each rod of a mechanism would fill an image.
-        links: Links that have pose targets together; none takes every leaf link alone, then all together. For
-            architectures of GPUs without names: the last leaf link, then all together.
+        links: Links with pose targets together; empty for every leaf link alone, then all together. For GPU
+            architectures without names: the last leaf link, then all together.
         device: Device to compile for.
-        architectures: Of GPUs to compile for instead, such as 90; of those none is needed.
-        position_only: Whether targets are positions alone, without orientations.
-        float64: Whether to compile what precision="float64", best_of and solutions need too.
+        architectures: GPU architectures to compile for instead, such as 90; no such GPU is needed.
+        position_only: Whether targets are positions without orientations.
+        float64: Whether to compile also the kernels of precision="float64", best_of and solutions.
     """
 
     names: Sequence[str] = ()
@@ -72,14 +72,14 @@ class WarmUpJob:
 
 
 def print_warm_up(job: WarmUpJob, *, as_json: bool) -> None:
-    """Fill the cache and print what was compiled.
+    """Fill the cache and print the compiled modules.
 
     Args:
-        job: What to compile.
+        job: Kinds of targets.
         as_json: Whether to print JSON.
 
     Raises:
-        InputError: A robot, a link, the device or an architecture is not there.
+        InputError: A robot, a link, the device or an architecture does not exist.
         KernelCacheError: The cache cannot be written.
     """
     done = []
@@ -99,13 +99,13 @@ def print_warm_up(job: WarmUpJob, *, as_json: bool) -> None:
 
 
 def warm_up(job: WarmUpJob) -> Iterator[WarmUpReport]:
-    """Fill the cache, a robot and a set of links at a time.
+    """Fill the cache, for one robot and set of links at a time.
 
     Args:
-        job: What to compile.
+        job: Kinds of targets.
 
     Raises:
-        InputError: A robot, a link, the device or an architecture is not there.
+        InputError: A robot, a link, the device or an architecture does not exist.
         KernelCacheError: The cache cannot be written.
     """
     unknown = sorted(set(job.architectures) - set(wp.get_cuda_supported_archs()))
@@ -128,7 +128,7 @@ def warm_up(job: WarmUpJob) -> Iterator[WarmUpReport]:
 
 
 def link_sets(robot: RobotModel, links: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the sets of links to solve for: those given together, or each leaf link alone, then all together."""
+    """Return the sets of links to solve for: the given links together, or each leaf link alone, then all together."""
     if links:
         return [tuple(links)]
     leaves = leaf_links(robot)
@@ -143,7 +143,7 @@ def compiled_objects() -> set[Path]:
 
 
 def folders_of_this_process() -> set[str]:
-    """Return the cache folders of modules that are loaded here; other processes may fill the cache meanwhile."""
+    """Return the cache folders of modules loaded in this process; other processes may fill the cache meanwhile."""
     modules = list(wp._src.context.user_modules.values())
     return {module.get_module_identifier(block_dim=block) for module in modules for _, block in list(module.execs)}
 
@@ -161,7 +161,7 @@ def _solve_once(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> tupl
 
 
 def _compile_for_gpus(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> tuple[str, str, int]:
-    """Compile for the architectures; the staged engine's kernels are left to a machine that has a GPU."""
+    """Compile for the architectures; kernels of the staged engine need a machine with a GPU."""
     architectures = ", ".join(f"sm_{number}" for number in job.architectures)
     solver = IKSolver(robot, links, device="cpu", engine="compiled")
     try:
@@ -174,12 +174,12 @@ def _compile_for_gpus(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -
 
 
 def request_of(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> SolveRequest:
-    """Return the problem that is solved for a set of links."""
+    """Return the problem to solve for a set of links."""
     options = SolverOptions(precision="float64" if job.float64 else "float32")
     return first_request(robot, links, orientations=not job.position_only, options=options)
 
 
 def _mark_compiled(robot: RobotModel, links: Sequence[str], job: WarmUpJob) -> None:
-    """Mark what was compiled, so that services load it at once; with float64, what goes before it too."""
+    """Mark compiled code, so services load the code at once; with float64, mark the float32 code too."""
     for one in (job, replace(job, float64=False)) if job.float64 else (job,):
         mark_compiled(robot, request_of(robot, links, one), job.device)
