@@ -1,7 +1,7 @@
-"""A client of the service: needs httpx2, websockets, msgpack and NumPy, and neither Warp nor the solver.
+"""A client of the service: needs httpx2, websockets, msgpack and NumPy, but neither Warp nor the solver.
 
-client.py: `Client` and `AsyncClient`; stream.py: their web sockets; blocking.py: methods that block, made of coroutines
-messages.py: targets, results, bodies and replies; errors.py: replies that are errors
+client.py: `Client` and `AsyncClient`; stream.py: web sockets; blocking.py: blocking methods from coroutine functions
+messages.py: targets, results, request bodies and replies; errors.py: error replies
 """
 
 from ik_service.extras import needs

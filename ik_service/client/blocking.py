@@ -1,4 +1,4 @@
-"""Code that is written once for event loops and for programs without: coroutine functions, and methods made of them."""
+"""Shared code for programs with and without an event loop: coroutine functions, and blocking methods made of them."""
 
 import inspect
 from collections.abc import Callable, Coroutine
@@ -10,12 +10,12 @@ T = TypeVar("T")
 
 
 async def result_of(started: Any) -> Any:
-    """Return the result of a call: what is started in an event loop is awaited, a call that blocks has it already."""
+    """Return the result of a call: awaits an awaitable of an event loop; a blocking call has its result already."""
     return await started if inspect.isawaitable(started) else started
 
 
 def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
-    """Return a method that blocks until it has the result of a coroutine function, all of whose calls block."""
+    """Return a blocking method for a coroutine function in which every call blocks."""
 
     @wraps(method)
     def run(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:

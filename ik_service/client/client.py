@@ -1,4 +1,4 @@
-"""The clients: one for programs with an event loop, one for programs without."""
+"""The clients: `AsyncClient` for programs with an event loop, `Client` for programs without."""
 
 import asyncio
 import random
@@ -49,8 +49,8 @@ class ClientCore(Generic[StreamT]):
         Args:
             url: Address of the service, such as "http://127.0.0.1:8000".
             api_key: API key, where the service requires one.
-            timeout_s: Longest time to connect, to send or to wait for bytes, and of all waits between tries [s]. The
-                service gets it as the deadline of a solve. Infinity is eleven days.
+            timeout_s: Longest time to connect, to send or to wait for bytes, and of all waits between tries [s]. Also
+                the deadline of a solve in the service. Infinity is eleven days.
             retries: Further tries where the service is busy or there is no connection.
             encoding: Encoding of problems and results, "msgpack" or "json".
             transport: Replaces the network in tests.
@@ -75,11 +75,11 @@ class ClientCore(Generic[StreamT]):
         options: Mapping[str, Any] | None = None,
         tick_timeout_s: float = 1.0,
     ) -> StreamT:
-        """Return a stream for a control loop; it opens at the start of its `with` block.
+        """Return a stream for a control loop; the stream opens at the start of its `with` block.
 
         Args:
             robot: Name of the robot.
-            link: Link that follows poses.
+            link: Link with pose targets.
             targets: Targets of several links, or with tool frames and weights, instead of `link`.
             initial_joint_q: Start of the first step [rad or m], shape [joint_coord_count]; None: mid-range.
             options: Options by their names in an HTTP request, such as {"seeds": 4}.
@@ -102,7 +102,7 @@ class ClientCore(Generic[StreamT]):
         return self._stream_class(address, self._key, configuration, self._timeout_s, self._encoding)
 
     async def _send(self, method: str, path: str, content: Any = None, **headers: str | None) -> httpx2.Response:
-        """Send a request, whose body may be a document, again where that is safe, and return its reply."""
+        """Send a request, with a document as optional body; repeat a failed try if safe; return the reply."""
         fields = messages.given(headers)
         if isinstance(content, Mapping):
             content = messages.encoded(content, self._encoding, packs=True)
@@ -131,12 +131,12 @@ class ClientCore(Generic[StreamT]):
 
 
 class AsyncClient(ClientCore[AsyncStream], AbstractAsyncContextManager["AsyncClient"]):
-    """A client of the service. Use it in an `async with` block, or close it; tasks may share it.
+    """A client of the service for event loops; tasks may share a client. Use an `async with` block, or call `aclose`.
 
     Raises:
         ServiceError: The service refuses a request, or fails.
         UnreachableError: The service cannot be reached, or does not answer in time.
-        ClientError: The reply is not one of this service.
+        ClientError: The reply is not a reply of this service.
     """
 
     _stream_class, _http_class, _sleep = AsyncStream, httpx2.AsyncClient, staticmethod(asyncio.sleep)
@@ -173,11 +173,11 @@ class AsyncClient(ClientCore[AsyncStream], AbstractAsyncContextManager["AsyncCli
             problem_count: Number of problems, where no column has a row per problem.
             initial_joint_q: First start of every problem [rad or m], shape [n, joint_coord_count], or one row.
             joint_limits: Limits within the robot's [rad or m]: by names a pair (lower, upper), or pairs, shape [n, 2].
-            frozen: Names of joints that stay where `initial_joint_q` has them: one list, or one per problem.
+            frozen: Names of joints fixed at their value in `initial_joint_q`: one list, or one per problem.
             max_change: How far joints may be from `initial_joint_q` [rad or m]: one number, or by names.
-            constraints: Constraints of the robot that are not to be met, as in an HTTP request: `{"disable": names}`,
+            constraints: Disabled constraints of the robot, as in an HTTP request: `{"disable": names}`,
                 one list of names or one per problem.
-            world: What is around the robot, as in an HTTP request: `{"objects": {"table": {"shape": "box", "size":
+            world: Obstacles, as in an HTTP request: `{"objects": {"table": {"shape": "box", "size":
                 (1, 1, 0.1), "position": (0.5, 0, -0.1)}}}`.
             options: Options by their names in an HTTP request, such as {"seeds": 16}.
             include: Further columns: "active_limits", "advice", "clearance", "constraints", "islands", "solutions".
@@ -244,10 +244,10 @@ class AsyncClient(ClientCore[AsyncStream], AbstractAsyncContextManager["AsyncCli
         Args:
             name: Name of the robot.
             urdf: Text of a URDF.
-            constraints: "read" takes the loops that the file names; `warnings` of the description names what is none.
-            collision: "shapes" takes the spheres that are its collision shapes for what links keep off each other by.
+            constraints: "read" takes the loops of the file; `warnings` of the description lists ignored elements.
+            collision: "shapes" makes the collision model from the spheres among the collision shapes.
             if_match: Replace the robot only if this is its ETag.
-            if_none_match: "*" adds the robot only if there is none with this name.
+            if_none_match: "*" adds the robot only if no robot has this name.
         """
         usual = {"constraints": "read", "collision": "ignore"}
         asked = {"constraints": constraints, "collision": collision}
@@ -257,11 +257,11 @@ class AsyncClient(ClientCore[AsyncStream], AbstractAsyncContextManager["AsyncCli
         return messages.read_reply(reply, messages.described)
 
     async def delete_robot(self, name: str, *, if_match: str | None = None) -> None:
-        """Remove a robot that was put.
+        """Remove an added robot.
 
         Args:
             name: Name of the robot.
-            if_match: Remove it only if this is its ETag.
+            if_match: Remove the robot only if this is its ETag.
         """
         reply = await self._send("DELETE", _address(name), **{"If-Match": if_match})
         if reply.status_code != NO_CONTENT:
@@ -277,9 +277,9 @@ class AsyncClient(ClientCore[AsyncStream], AbstractAsyncContextManager["AsyncCli
 
 
 class Client(ClientCore[Stream], AbstractContextManager["Client"]):
-    """A client of the service with the methods of `AsyncClient`, which block here; threads may share it.
+    """A client of the service with blocking versions of the methods of `AsyncClient`; threads may share a client.
 
-    Use it in a `with` block, or close it.
+    Use a `with` block, or call `close`.
     """
 
     _stream_class, _http_class, _sleep = Stream, httpx2.Client, staticmethod(time.sleep)
@@ -301,10 +301,10 @@ class Client(ClientCore[Stream], AbstractContextManager["Client"]):
 
 
 def _wait_s(failure: ClientError, tries: int) -> float | None:
-    """Return how long to wait [s] before a further try, after so many; None after a failure that allows none.
+    """Return the wait before a further try [s], after `tries` tries; None for failures without a retry.
 
-    Waits double. Each is multiplied by a random factor, so that callers that were refused together do not all try
-    again at the same time.
+    Waits double. Each wait is multiplied by a random factor, so callers refused together do not all try again at the
+    same time.
     """
     if isinstance(failure, ServiceError) and failure.status in BUSY:
         if failure.retry_after_s is not None:

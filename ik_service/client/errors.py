@@ -1,10 +1,10 @@
-"""Errors of the client, and the replies that are errors.
+"""Errors of the client, and error replies.
 
 ClientError            also raised itself: the reply is not from this service, but from a proxy
 ├── ServiceError       the service answered with a problem document
 └── UnreachableError   no answer: no connection, or not in time
 
-They do not derive from `IKError`, whose package needs Warp.
+These errors do not derive from `IKError`, because its package needs Warp.
 """
 
 import json
@@ -32,7 +32,7 @@ class ServiceError(ClientError):
     Attributes:
         status: HTTP status.
         code: Stable name of the kind of error, such as "unknown_link".
-        detail: What happened, in words.
+        detail: Description of the error, in words.
         errors: Faults of the request, each with `pointer`, `code` and `detail`.
         retry_after_s: Time after which to try again [s]; None where the service gives none.
         request_id: Id of the request in the service's log.
@@ -46,12 +46,12 @@ class ServiceError(ClientError):
     request_id: str | None = None
 
     def __str__(self) -> str:
-        """Return the code, the status and what happened."""
+        """Return the code, the status and the detail."""
         return f"{self.code} ({self.status}): {self.detail}"
 
 
 def service_error(status: int, headers: Mapping[str, str], content: bytes) -> ServiceError:
-    """Return the error that a reply is, also where a proxy wrote the reply; names of headers are in lower case."""
+    """Return the error of an error reply, from the service or a proxy; names of headers are in lower case."""
     problem: dict[str, Any] = {}
     if "application/problem+json" in headers.get("content-type", "").lower():
         with suppress(ValueError, TypeError, RecursionError):
@@ -71,7 +71,7 @@ def service_error(status: int, headers: Mapping[str, str], content: bytes) -> Se
 
 @contextmanager
 def foreign_refused(what: str) -> Iterator[None]:
-    """Raise a `ClientError` where a block cannot read a document, which `what` names at the start of a sentence."""
+    """Raise a `ClientError` for an unreadable document; `what` is its name at the start of a sentence."""
     try:
         yield
     except _FAULTS as error:

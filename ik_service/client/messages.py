@@ -1,4 +1,4 @@
-"""Targets, results and bodies: what the clients send, and what they read from replies."""
+"""Targets, results and bodies: requests of the clients, and data read from replies."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -29,8 +29,8 @@ class TargetFields:
         offset_orientation_xyzw: Orientation of the tool in the link frame, shape [4] or [n, 4].
         reference_link: Link in whose frame the target is given; None is the world.
         row_weights: Weights of x, y, z and of the rotation about x, y, z, shape [6] or [n, 6]; 0 leaves an axis free.
-        free: Axes of `frame` along which and about which the link may be anywhere: "x", "y", "z", "rx", "ry", "rz".
-        tolerance: How far it may be off along them [m] and about them [rad], shape [6] or [n, 6]; None is not at all.
+        free: Free axes of `frame`, for translation or rotation: "x", "y", "z", "rx", "ry", "rz".
+        tolerance: Allowed deviation along [m] and about [rad] the axes of `frame`, shape [6] or [n, 6]; None is zero.
         frame: "tool", "target", "reference" or "world"; None: "tool" with `free` or `tolerance`, else "reference".
     """
 
@@ -66,10 +66,10 @@ class SolveTarget(TargetFields):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StreamTarget(TargetFields):
-    """A link that follows targets in a stream; its data have one line for all steps.
+    """A link with targets in a stream; its data have one row for all steps.
 
     Attributes:
-        constrain: What every step gives: "pose", "position" or "orientation"; the rest is free.
+        constrain: Part given by every step: "pose", "position" or "orientation"; the rest is free.
     """
 
     constrain: Literal["pose", "position", "orientation"] = "pose"
@@ -77,24 +77,25 @@ class StreamTarget(TargetFields):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SolveResult(EdgeColumns):
-    """Results of a batch, in the order of its problems; its columns are those of `EdgeColumns`.
+    """Results of a batch, in the order of its problems, with the columns of `EdgeColumns`.
 
     Attributes:
         robot: The robot.
         joint_names: Names of its joints.
         coordinate_names: Names of the columns of `joint_q`.
-        engine: Engine that ran.
-        device: Device that it ran on.
-        seeds: Starts that each problem could use.
-        collision: What was checked, "self", "world" or "off"; None from services that do not say so.
+        engine: Engine of the solve.
+        device: Device of the solve.
+        seeds: Starts available to each problem.
+        collision: Checked collisions, "self", "world" or "off"; None from services without this field.
         timing_ms: Time in the queue, of the solve and in total [ms].
-        targets: Errors per target, where there are several.
+        targets: Errors per target, for several targets.
         dof_names: Names of the columns of `active_limits`, if asked for.
         constraint_names: Names of the columns of `constraint_error`, if asked for.
         closing_coordinate_names: Names of the columns of `closing_joint_q`, if asked for.
-        collision_names: What `closest` names: links with spheres, attached objects and the world's, if asked for.
+        collision_names: Names for the indices in `closest`: links with spheres, attached objects, obstacles, if asked
+            for.
         islands: The islands of each problem, if asked for.
-        advice: What to do about each problem, if asked for.
+        advice: Advice on each problem, if asked for.
     """
 
     robot: str
@@ -140,17 +141,17 @@ class ForwardResult:
     orientations_xyzw: NDArray[np.float64]
 
     def __repr__(self) -> str:
-        """Say how many poses of which links there are."""
+        """Return a short text with the number of poses and the links."""
         return f"<ForwardResult of '{self.robot}': {len(self.positions)} poses of {', '.join(self.links)}>"
 
 
 def given(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that are not None."""
+    """Return the fields with a value other than None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def names(label: str, of: Sequence[str]) -> list[str]:
-    """Return names as a list; refuse one name in place of the list."""
+    """Return names as a list; refuse a single string in place of the list."""
     if isinstance(of, str):
         raise ValueError(f"{label} is {of!r}. Give a list of names: [{of!r}].")
     return list(of)
@@ -165,7 +166,7 @@ def column(value: ArrayLike | None) -> NDArray[Any] | None:
 
 
 def encoded(document: Mapping[str, Any], encoding: Encoding, *, packs: bool) -> str | bytes:
-    """Return a document without what is None; arrays become lists, or packed columns in MessagePack."""
+    """Return an encoded document without None values; arrays become lists, or packed columns in MessagePack."""
     if encoding == "json":
         return json.dumps(given(document), default=_as_list)
     content: bytes = msgpack.packb(given(document), default=_as_column if packs else _as_list)
@@ -182,7 +183,7 @@ def _as_column(value: Any) -> Any:
 
 
 def read_reply(reply: httpx2.Response, read: Callable[[dict[str, Any]], T]) -> T:
-    """Return what a function reads from the document in a reply; columns of MessagePack are arrays in the document."""
+    """Return `read` applied to the document of a reply; columns of MessagePack are arrays in the document."""
     with foreign_refused(f"The reply of {reply.url}"):
         if "application/msgpack" in reply.headers.get("content-type", "").lower():
             return read(msgpack.unpackb(reply.content, object_hook=_unpacked))
@@ -216,7 +217,7 @@ def forward_result(document: Mapping[str, Any]) -> ForwardResult:
 
 
 def described(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document that describes a robot."""
+    """Return a document with the description of a robot."""
     if not isinstance(document["name"], str):
         raise TypeError("the robot has no name")
     return document
@@ -242,7 +243,7 @@ def _floats(column: Any) -> NDArray[Any]:
 
 
 def _unpacked(entries: dict[str, Any]) -> Any:
-    """A packed column as an array, anything else as it is."""
+    """A packed column as an array; other values unchanged."""
     if entries.keys() != PACKED_FIELDS or entries["dtype"] not in _REPLY_DTYPES:
         return entries
     wire_type = np.dtype(entries["dtype"]).newbyteorder("<")

@@ -30,7 +30,7 @@ class StreamAnswer:
         status: How the problem ended, such as "converged".
         position_error_m: Worst over the targets [m]; None where all leave the position free.
         orientation_error_rad: Worst over the targets [rad]; None where all leave the orientation free.
-        skipped: Earlier steps that were not solved because this one replaced them.
+        skipped: Earlier steps skipped because this step replaced them.
     """
 
     seq: int
@@ -44,14 +44,14 @@ class StreamAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamConfigured:
-    """The configuration that the service has accepted.
+    """The configuration accepted by the service.
 
     Attributes:
         joint_names: Names of the robot's joints.
         coordinate_names: Names of the entries of `joint_q`.
-        engine: Engine that runs.
-        device: Device that it runs on.
-        seeds: Starts that each step can use.
+        engine: Engine of the solves.
+        device: Device of the solves.
+        seeds: Starts available to each step.
     """
 
     joint_names: tuple[str, ...]
@@ -85,7 +85,7 @@ class StreamCore:
         return self._configured
 
     async def _configure(self) -> None:
-        """Send the configuration and wait until the service accepts it."""
+        """Send the configuration and wait for its acceptance by the service."""
         with self._connection_errors(), foreign_refused("The first message of the stream"):
             await result_of(self._connection.send(self._first_message))
             document = _document(await self._received(), 0)
@@ -114,9 +114,9 @@ class StreamCore:
 
 
 class AsyncStream(StreamCore):
-    """A stream of targets; each step starts at the last answer. Use it in an `async with` block, from one task.
+    """A stream of targets; each step starts at the last answer. Use an `async with` block, from one task.
 
-    `configured` has names and device once it is open. An error of a step does not end the stream.
+    `configured` has names and device once the stream is open. An error of a step does not end the stream.
     """
 
     async def __aenter__(self) -> "AsyncStream":
@@ -163,9 +163,9 @@ class AsyncStream(StreamCore):
 
 
 class Stream(StreamCore):
-    """A stream of targets; each step starts at the last answer. Use it in a `with` block, from one thread.
+    """A stream of targets; each step starts at the last answer. Use a `with` block, from one thread.
 
-    `configured` has names and device once it is open. Its steps and errors are those of `AsyncStream`, and block.
+    `configured` has names and device once the stream is open. Steps and errors are as in `AsyncStream`, but block.
     """
 
     step = blocking(AsyncStream.step)
@@ -189,7 +189,7 @@ class Stream(StreamCore):
 
 
 def _document(message: str | bytes, seq: int) -> Any:
-    """Return the document in a message, None where it answers a step before this one; raise an error in a message."""
+    """Return the document in a message, None for an answer to an earlier step; raise the error of an error message."""
     document = json.loads(message) if isinstance(message, str) else msgpack.unpackb(message)
     if document.get("seq") is not None and document["seq"] < seq:
         return None
