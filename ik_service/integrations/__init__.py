@@ -1,6 +1,6 @@
 """The service and its solver on many processes and machines, through Ray; needs the extra `ray`.
 
-Only the commands that need it import this package. Ray's usage statistics are off unless the environment sets them.
+Only commands with Ray import this package. Ray's usage statistics are off unless the environment sets them.
 """
 
 import os

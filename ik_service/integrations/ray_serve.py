@@ -2,9 +2,9 @@
 
     proxy of Ray -> replica: application, queue, solver's thread -> device
 
-A replica is `ik-service serve` behind Ray's server instead of its own. It makes batches itself, without Ray's batching.
-Settings come from the environment of each machine; arguments of the configuration override them. Replicas that share
-`catalog_dir` share the robots that are put.
+A replica is `ik-service serve` behind Ray's server instead of its own. A replica makes batches without Ray's batching.
+Settings come from the environment of each machine; arguments of the configuration override them. Replicas with the same
+`catalog_dir` share added robots.
 """
 
 import asyncio
@@ -55,10 +55,10 @@ class UnhealthyError(IKError):
 
 
 class SolverReplica:
-    """One application in a process of Ray, on the device that Ray assigns.
+    """One application in a process of Ray, on the device assigned by Ray.
 
     Args:
-        options: Settings by name, which override the environment of the process.
+        options: Settings by name; they override the environment of the process.
     """
 
     app: FastAPI
@@ -70,7 +70,7 @@ class SolverReplica:
         self._is_proven = False
 
     def __serve_build_asgi_app__(self) -> FastAPI:
-        """Return the application; its address is not known, so it requires API keys unless a setting says otherwise."""
+        """Return the application; with an unknown address, API keys are required unless a setting allows none."""
         return create_app(self._settings)
 
     async def check_health(self) -> None:
@@ -78,7 +78,7 @@ class SolverReplica:
 
         Raises:
             UnhealthyError: The solver's thread has ended, or its batch takes longer than any request may.
-            Exception: The solve of the start, or this one, failed because of the device or the kernels.
+            Exception: The first solve, or this one, failed because of the device or the kernels.
         """
         service = self.app.state.service
         assert isinstance(service, ServiceState)  # set at the start of the application
@@ -86,7 +86,7 @@ class SolverReplica:
             await asyncio.wait([asyncio.wrap_future(service.warm_up)])
             service.warm_up.result()
             gc.collect()
-            gc.freeze()  # as under our own server: no collection of objects that stay
+            gc.freeze()  # as in the server of `ik-service serve`: no collection of permanent objects
             self._is_proven = True
         await require_solving(service, self._settings)
 
@@ -95,7 +95,7 @@ def build(args: dict[str, Any]) -> serve.Application:
     """Return the application for Ray Serve; `import_path` of a configuration names this function.
 
     Args:
-        args: Settings by name, which override the environment of each replica.
+        args: Settings by name; they override the environment of each replica.
 
     Raises:
         InputError: A setting is not allowed, is secret, or has no effect here; or there are no API keys.
@@ -106,7 +106,7 @@ def build(args: dict[str, Any]) -> serve.Application:
 
 
 def deployment(settings: ServiceSettings) -> serve.Deployment:
-    """Return the deployment without the resources of its replicas, which a configuration sets."""
+    """Return the deployment without the resources of its replicas; a configuration sets the resources."""
     deploy = serve.deployment(
         name=NAME,
         max_ongoing_requests=ONGOING_MOST,
@@ -114,7 +114,7 @@ def deployment(settings: ServiceSettings) -> serve.Deployment:
         graceful_shutdown_timeout_s=settings.request_timeout_s + SHUTDOWN_S,
         health_check_period_s=HEALTH_PERIOD_S,
         health_check_timeout_s=HEALTH_TIMEOUT_S,
-        logging_config={"enable_access_log": False},  # the application has its own
+        logging_config={"enable_access_log": False},  # the application has an access log
     )
     return deploy(serve.ingress()(SolverReplica))
 
@@ -123,8 +123,8 @@ def replica_settings(options: Mapping[str, Any], cpus: float = 1.0) -> ServiceSe
     """Return the settings of a replica.
 
     Args:
-        options: Settings by name, which override the environment of this process.
-        cpus: Cores that it may use: the default number of threads on a CPU.
+        options: Settings by name; they override the environment of this process.
+        cpus: Cores of the replica: the default number of threads on a CPU.
 
     Raises:
         InputError: A setting is not allowed, is secret, or has no effect here.
@@ -140,7 +140,7 @@ def replica_settings(options: Mapping[str, Any], cpus: float = 1.0) -> ServiceSe
 
 
 async def require_solving(service: ServiceState, settings: ServiceSettings) -> None:
-    """Check that a solver works; one that is overloaded does.
+    """Check that a solver works; an overloaded solver passes.
 
     Raises:
         UnhealthyError: Its thread has ended, or its batch takes longer than any request may.

@@ -2,8 +2,8 @@
 
     job (inputs, output, options) -> plan (parts: rows of a file) -> workers (one solver each): part -> file of results
 
-A file of results gets its final name when it is complete, so an interrupted job can be resumed. pyarrow is needed for
-Parquet alone, Ray for `RayWorkers` alone.
+A file of results gets its final name when complete, so an interrupted job can be resumed. Only Parquet needs pyarrow,
+and only `RayWorkers` needs Ray.
 """
 
 from ik_service.integrations.bulk.job import BulkJob

@@ -1,7 +1,7 @@
-"""A bulk job, and the plan of it: its files and its parts, each of which becomes one file of results.
+"""A bulk job and its plan: the files and the parts of the job, one file of results per part.
 
-The parts follow from the job alone, and the answer to a problem from the problem alone. So the bytes of a part do not
-depend on the worker or the time.
+The parts depend only on the job, and the answer to a problem only on the problem. So the bytes of a part do not depend
+on the worker or the time.
 """
 
 import hashlib
@@ -27,28 +27,28 @@ from objectives.errors import InputError
 
 FORMATS = ("parquet", "npz")
 PART_ROWS = 1 << 20
-END_BYTES = 1 << 20  # of each end of a file of targets that are hashed
+END_BYTES = 1 << 20  # hashed bytes at each end of a file of targets
 PARTS_MAX = 10**6
 """Parts of a job at most; with more, the order of the names would not be the order of the problems."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BulkJob:
-    """All that the results of a bulk job depend on, and their folder.
+    """All inputs of a bulk job with an effect on the results, and the output folder.
 
     Attributes:
         robot: The robot.
-        targets: Links with a target pose, or Targets with one line of each of their data.
+        targets: Links with a target pose, or Targets with one row of data each.
         inputs: Files of targets, .parquet or .npz, in order.
-        output: Folder for the results; created if it does not exist.
+        output: Folder for the results; created if missing.
         options: Budgets and tolerances.
         device: "auto", or a device of a solver.
         format: Format of the results: "parquet" or "npz".
-        columns: Columns to read; None reads the known ones and refuses a file with others.
+        columns: Columns to read; None reads the known columns and refuses a file with others.
         part_rows: Rows of a part at most.
 
     Raises:
-        InputError: A value that is not allowed.
+        InputError: A value is not allowed.
         UnknownNameError: A link is not in the robot.
     """
 
@@ -91,7 +91,7 @@ class BulkJob:
 
 
 def open_targets(path: str) -> Any:
-    """Open a file of targets: `NpzTargets` or `ParquetTargets`; InputError where it is neither."""
+    """Open a file of targets: `NpzTargets` or `ParquetTargets`; InputError for other formats."""
     suffix = Path(path).suffix.lower()
     if suffix not in (".npz", ".parquet"):
         raise InputError(f"Targets '{path}' have the suffix '{suffix}'. Allowed in a bulk job: .parquet, .npz.")
@@ -114,11 +114,11 @@ class InputFile(NamedTuple):
     rows: int
     size: int
     modified_ns: int
-    ends: str  # files of one name, size and time, such as unpacked shards, differ in these
+    ends: str  # distinguishes files of the same name, size and time, such as unpacked shards
 
     @classmethod
     def of(cls, path: str, rows: int) -> "InputFile":
-        """Return a file as it is now; OSError where it is gone."""
+        """Return the present state of a file; OSError for a missing file."""
         state = os.stat(path)
         with open(path, "rb") as file:
             ends = file.read(END_BYTES)
@@ -139,7 +139,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class BulkPlan:
-    """A job with what its workers need: their device, its files, the columns that are read and those passed over."""
+    """A job with the data for its workers: device, files, columns to read and ignored columns."""
 
     job: BulkJob
     device: str
@@ -149,7 +149,7 @@ class BulkPlan:
 
     @classmethod
     def of(cls, job: BulkJob, device: str) -> "BulkPlan":
-        """Make the plan of a job from its files; InputError where one does not fit, or there are too many parts."""
+        """Make the plan of a job from its files; InputError for an unsuitable file or too many parts."""
         inputs, passed_over, shapes = list[InputFile](), set[str](), None
         for path in map(os.path.abspath, job.inputs):
             found = open_targets(path)
@@ -175,7 +175,7 @@ class BulkPlan:
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
-        """The parts in order; those of a file have the same number of rows, or one more."""
+        """The parts in order; row counts of the parts of a file differ by at most one."""
         found, before = list[Part](), 0
         for file in self.inputs:
             bounds = np.linspace(0, file.rows, -(-file.rows // self.job.part_rows) + 1).astype(int).tolist()
@@ -199,7 +199,7 @@ class BulkPlan:
         return hashlib.sha256(json.dumps(self.description(), sort_keys=True).encode()).hexdigest()
 
     def description(self) -> dict[str, Any]:
-        """Return what the results depend on, as JSON gives it back."""
+        """Return all inputs with an effect on the results, as decoded from JSON."""
         job = self.job
         options = asdict(job.options) | {"jacobian_mode": job.options.jacobian_type().name.lower()}
         groups: dict[str, dict[str, Any]] = {"robot": {"name": job.robot.name, "content": job.robot.content_hash}}

@@ -19,7 +19,7 @@ NOTES = b"ik_service"
 
 
 class ParquetTargets:
-    """A Parquet file of targets; the row groups decoded last are kept, since the next rows are often in them."""
+    """A Parquet file of targets; the last decoded row groups are kept, since the next rows are often in them."""
 
     def __init__(self, path: str) -> None:
         self.path, self._shapes = path, dict[str, tuple[int, ...]]()
@@ -72,7 +72,7 @@ class ParquetTargets:
 
     def _row_groups(self, groups: range) -> Any:
         if self._decoded[0] != groups:
-            self._decoded = range(0), None  # frees its memory before the next
+            self._decoded = range(0), None  # free memory before the next decoding
             names = [own for name in self._shapes for own in self._split.get(name, (name,))]
             try:
                 self._decoded = groups, self._file.read_row_groups(list(groups), columns=names, use_threads=False)
@@ -88,7 +88,7 @@ def is_list(kind: Any) -> bool:
 
 
 def numbers_of(values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return numbers, lists or lists of lists as an array, NaN where one is missing or too long, [count, *shape]."""
+    """Return numbers, lists or lists of lists as an array, NaN for missing or too long entries, [count, *shape]."""
     if not is_list(values.type):
         return as_floats(values.to_numpy(zero_copy_only=False)).reshape(-1, *shape)
     length, inner = (shape[0], shape[1:]) if is_list(values.type.value_type) else (math.prod(shape), ())

@@ -1,4 +1,4 @@
-"""The folder of a bulk job: what it is of, its lock, and a file of results for each part.
+"""The folder of a bulk job: its description, its lock, and a file of results for each part.
 
 A file is written under a temporary name, flushed to the disk and then renamed, so a file with its final name is
 complete.
@@ -33,10 +33,10 @@ DAMAGED = (OSError, EOFError, ValueError, LookupError, TypeError, RuntimeError, 
 
 
 def open_folder(plan: BulkPlan) -> IO[bytes]:
-    """Create or open the folder of a job and return its lock, which is held while that is open.
+    """Create or open the folder of a job and return its lock, held until the returned file is closed.
 
     Raises:
-        InputError: It cannot be used, another process does, or it belongs to another job.
+        InputError: The folder is unusable, in use by another process, or belongs to another job.
     """
     folder = Path(plan.job.output)
     try:
@@ -53,7 +53,7 @@ def open_folder(plan: BulkPlan) -> IO[bytes]:
             except OSError:  # some network disks have no locks
                 pass
             _describe(plan, folder / DESCRIPTION)
-            for path in folder.glob(f".*{UNFINISHED}"):  # of workers that were killed
+            for path in folder.glob(f".*{UNFINISHED}"):  # files of killed workers
                 path.unlink(missing_ok=True)
             opened.pop_all()
     except OSError as error:
@@ -62,13 +62,13 @@ def open_folder(plan: BulkPlan) -> IO[bytes]:
 
 
 def _describe(plan: BulkPlan, path: Path) -> None:
-    """Write the description of the job, or compare it with the one that is there."""
+    """Write the description of the job, or compare the job with the existing description."""
     wanted = plan.description()
     if not path.exists():
         write_whole(path, lambda file: file.write(json.dumps(wanted, indent=1).encode()))
         return
     read = None
-    with suppress(ValueError):  # of a damaged one
+    with suppress(ValueError):  # a damaged description
         read = json.loads(path.read_bytes())
     found: dict[str, Any] = read if isinstance(read, dict) else {}
     names = [name for name in sorted({*found, *wanted}) if found.get(name) != wanted.get(name)]
@@ -86,7 +86,7 @@ def columns_of(result: IKResult) -> dict[str, NDArray[Any]]:
 
 
 def write_part(plan: BulkPlan, part: Part, arrays: dict[str, NDArray[Any]], status_counts: list[int]) -> None:
-    """Write the results of a part; OSError where the disk does not take them."""
+    """Write the results of a part; OSError for a failed write."""
     robot, path = plan.job.robot, plan.part_path(part)
     links = [target.link for target in plan.job.checked_targets]
     notes: dict[str, Any] = {"job": plan.digest, "part": part.number, "robot": robot.name, "links": links}
@@ -101,7 +101,7 @@ def write_part(plan: BulkPlan, part: Part, arrays: dict[str, NDArray[Any]], stat
 
 
 def finished_counts(plan: BulkPlan, part: Part) -> list[int] | None:
-    """Return the number of problems of each status of a finished part, by code; None where it is to be solved.
+    """Return the number of problems per status code of a finished part; None for an unfinished part.
 
     The whole file is read and compared with its checksums.
 
@@ -124,10 +124,10 @@ def read_results(folder: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     """Return all results of a job in order, as arrays by name of column; statuses are words.
 
     Args:
-        folder: Folder of the results; whatever parts are in it.
+        folder: Folder of the results; all finished parts are read.
 
     Raises:
-        InputError: There are none.
+        InputError: There are no results.
         OSError: A file is damaged.
     """
     parts = [_read_part(path) for path in sorted(Path(folder).glob("part-*"))]

@@ -34,22 +34,22 @@ INVALID = {"status": IKStatus.INVALID, "seed_index": -1}  # in a faulty problem;
 NAMED_FAILURES = 5
 RETRIES = 3  # of a part whose worker on Ray has died
 CLUSTER_CONNECT_S = 10.0  # Ray itself would try for minutes
-STORE_BYTES = 128 * 2**20  # of a local cluster; no arrays pass through it
+STORE_BYTES = 128 * 2**20  # store of a local cluster; no arrays pass through the store
 Progress = Callable[[int, int], None]
 """Called with the number of finished problems and of all problems of the job."""
 
 
 @dataclass
 class BulkReport:
-    """A report on a job, or on one part of it.
+    """A report on a job, or on one part of a job.
 
     Attributes:
         problem_count: Number of its problems.
         part_count: Number of its parts.
-        passed_over: Columns of the files that are known and not read.
-        resumed_parts: Parts that an earlier run had finished.
-        status_counts: Problems of each status, by its word.
-        failures: Why parts have no results, by number of the part.
+        passed_over: Known columns of the files, left unread.
+        resumed_parts: Parts finished by an earlier run.
+        status_counts: Number of problems by name of status.
+        failures: Reasons of failed parts, by number of the part.
         worker_s: Time of this run to read, solve and write, summed over workers [s].
     """
 
@@ -68,7 +68,7 @@ class BulkReport:
 
     @property
     def done(self) -> int:
-        """Problems that have a result."""
+        """Number of problems with a result."""
         return sum(self.status_counts.values())
 
     def add(self, part: "BulkReport") -> None:
@@ -102,9 +102,9 @@ def solve_job(
     Args:
         job: The job.
         workers: The workers; None is one worker in this process.
-        mark_faulty: Whether problems with numbers that are not allowed get the status `invalid`; else their parts fail.
-            It may differ when a job is resumed.
-        progress: Called at the begin and after each part.
+        mark_faulty: Whether problems with forbidden numbers get the status `invalid`; otherwise their parts fail. A
+            resumed job may change this value.
+        progress: Called at the start and after each part.
 
     Raises:
         InputError: An input cannot be read or lacks a column, or the folder belongs to another job.
@@ -168,8 +168,8 @@ class RayWorkers:
     The files of targets and the folder of results must have the same paths on all machines.
 
     Args:
-        address: "local" starts a cluster on this machine for the job; "auto" joins the one on this machine or in
-            RAY_ADDRESS; or the address of a cluster. If this process has already joined a cluster, that one is used.
+        address: "local" starts a cluster on this machine for the job; "auto" joins the cluster on this machine or in
+            RAY_ADDRESS; or the address of a cluster. A cluster already joined by this process takes precedence.
         count: Workers at most; None is one for each free core, or GPU.
 
     Raises:
@@ -187,7 +187,7 @@ class RayWorkers:
 
     @contextmanager
     def connected(self, device: str) -> Iterator[str]:
-        """Join or start the cluster and yield the device of its workers; leave or end it afterwards.
+        """Join or start the cluster and yield the device of its workers; leave or end the cluster afterwards.
 
         Raises:
             EngineError: There is no cluster at the address, or no such device in it.
@@ -221,7 +221,7 @@ class RayWorkers:
             raise EngineError(f"No Ray cluster at '{self._address}': {reason}. 'local' starts one.") from error
 
     def run(self, plan: BulkPlan, parts: Sequence[Part], mark_faulty: bool) -> Iterator[BulkReport]:
-        """Solve the parts in any order, each in a task of its own, which Ray repeats where a worker dies."""
+        """Solve the parts in any order, each in a separate Ray task; Ray repeats the task of a dead worker."""
         ray, gpus = self._ray, int(plan.device == "cuda")
         count = self._count or max(1, int(ray.available_resources().get("GPU" if gpus else "CPU", 1.0)))
         # Without max_calls=0 a process with a GPU ends after each part, and its solver with it.
@@ -268,10 +268,10 @@ class PartWorker:
         self._solver = IKSolver(job.robot, targets, device=plan.device, threads=threads, options=job.options)
         poses = {"positions": np.zeros(3), "orientations_xyzw": np.array([0.0, 0.0, 0.0, 1.0])}
         one = {name: np.tile(pose, (1, len(targets), 1)) for name, pose in poses.items() if name in plan.shapes}
-        self._columns = self._answer(one)  # a first solve compiles kernels, and shows what there will be
+        self._columns = self._answer(one)  # a first solve compiles kernels, and gives types and shapes of columns
 
     def solve_part(self, part: Part) -> BulkReport:
-        """Solve a part and write its results; the report has the reason where that fails."""
+        """Solve a part and write its results; the report has the reason of a failure."""
         started = time.perf_counter()
         try:
             arrays = self._solve(part, self._read(part))
@@ -320,7 +320,7 @@ class PartWorker:
         return columns_of(self._solver.solve(*poses, initial_joint_q=given.get("initial_joint_q")))
 
     def _row_error(self, part: Part, row: int, columns: Columns) -> InputError:
-        """The error of a row of a part, with its file and its row there."""
+        """The error of a row of a part, with the file and the row in the file."""
         why = "it holds a number that is not allowed."
         try:
             self._answer({name: array[row : row + 1] for name, array in columns.items()})

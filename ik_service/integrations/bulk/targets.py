@@ -1,4 +1,4 @@
-"""Files of targets, their columns and checks; archives of `numpy.savez` are read here, Parquet beside it."""
+"""Files of targets, their columns and checks; this file reads archives of `numpy.savez`, parquet.py reads Parquet."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -23,7 +23,7 @@ ID_COLUMN = "id"
 
 
 class NpzTargets:
-    """An archive of `numpy.savez`; the arrays that are read are in memory as a whole."""
+    """An archive of `numpy.savez`; requested arrays are fully in memory."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -47,7 +47,7 @@ class NpzTargets:
 
 
 def _read_archive(path: str, names: Iterable[str]) -> tuple[tuple[str, ...], dict[str, NDArray[Any]]]:
-    """Return the names of all arrays of an archive, and the arrays of these names; InputError where that fails."""
+    """Return the names of all arrays of an archive, and the arrays of `names`; InputError for an unreadable file."""
     arrays, what = dict[str, NDArray[Any]](), ""
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -70,10 +70,10 @@ def as_floats(array: NDArray[Any]) -> NDArray[Any]:
 def chosen_shapes(
     robot: RobotModel, target_count: int, path: str, present: Sequence[str], asked: Sequence[str] | None
 ) -> Shapes:
-    """Return the shapes of the columns to read: those asked for, else all known ones that are present in a file.
+    """Return the shapes of the columns to read: the requested columns, or all known columns in a file.
 
     Raises:
-        InputError: A column is not known, or none of them has targets.
+        InputError: A column is not known, or no column has targets.
     """
     several = (target_count,) if target_count > 1 else ()
     starts = (robot.joint_coord_count,)
@@ -97,7 +97,7 @@ def check_shape(path: str, name: str, found: Sequence[int], wanted: Sequence[int
 
 
 def faulty_rows(robot: RobotModel, columns: Columns) -> NDArray[np.bool_]:
-    """Return which problems have numbers that a solver refuses, shape [n]."""
+    """Return the problems with numbers refused by a solver, shape [n]."""
     allowed = [np.abs(array) <= NUMBER_MAX for array in columns.values()]
     if "orientations_xyzw" in columns:
         lengths = np.linalg.norm(columns["orientations_xyzw"].astype(np.float64), axis=-1)

@@ -1,7 +1,7 @@
-"""Answers to MoveIt's requests of kinematics: any objects with the fields of the messages in, the same filled out.
+"""Answers to MoveIt's requests of kinematics: any objects with the fields of the messages in, filled responses out.
 
-Nothing of ROS is imported: `node` carries messages here, tests and other stacks bring objects of their own. One request
-is answered at a time.
+Nothing of ROS is imported: `node` passes messages; tests and other stacks pass their own objects. Requests are answered
+one at a time.
 """
 
 import threading
@@ -38,8 +38,8 @@ class AdapterSettings:
     Attributes:
         position_tolerance: Largest position error of an answer [m].
         orientation_tolerance: Largest orientation error of an answer [rad].
-        timeout: Time of a solve whose request names none [s]; 0 for as long as it takes.
-        nearest: Whether an answer is the solution nearest the seed state; otherwise the first that is found.
+        timeout: Time of a solve without a timeout in the request [s]; 0 for no limit.
+        nearest: Whether an answer is the solution nearest the seed state; otherwise the first solution.
         root_frames: Further names of the frame in which the root link is fixed.
         device: A Warp device.
     """
@@ -65,12 +65,12 @@ class KinematicsAdapter:
     """Answers `GetPositionIK` and `GetPositionFK` for one robot.
 
     Args:
-        robot: The robot, with a collision model where requests shall avoid collisions.
-        groups: Planning groups by name. Where there are none any name is taken for all joints above the tips.
+        robot: The robot, with a collision model if requests are to avoid collisions.
+        groups: Planning groups by name. Without groups, any name means all joints above the tips.
         world: Obstacles of requests that avoid collisions; None for none.
-        settings: How requests are answered.
+        settings: Settings of answers.
         messages: Has the types `PoseStamped` and `Transform` of `geometry_msgs`.
-        note: Takes a sentence that should go into a log.
+        note: Called with a sentence for the log.
     """
 
     def __init__(
@@ -96,15 +96,15 @@ class KinematicsAdapter:
         self._ways = {avoids: self._ways_of(avoids) for avoids in (False, True)}
 
     def hear(self, joint_state: Any) -> None:
-        """Remember a `sensor_msgs/JointState`: where joints are that a request does not name."""
+        """Store a `sensor_msgs/JointState`: positions of joints not named in a request."""
         with self._lock:
             self.states.hear(joint_state)
 
     def prepare(self, group: str) -> None:
-        """Make the solver of a group's tips and let it solve once, so that the first request does not wait.
+        """Make the solver of a group's tips and run a solve, so the first request does not wait.
 
         Raises:
-            RequestRefusedError: There is no such group, or it has no tips that its joints move.
+            RequestRefusedError: There is no such group, or its joints move no tip.
         """
         with self._lock:
             chosen = self._group(group)
@@ -114,7 +114,7 @@ class KinematicsAdapter:
                 task.solver.solve(*poses, initial_joint_q=self.states.current, options=options)
 
     def solve_position_ik(self, request: Any, response: Any) -> Any:
-        """Answer `GetPositionIK`: fill a response with the state where every tip meets its pose, or the error code."""
+        """Answer `GetPositionIK`: fill a response with a state with every tip at its pose, or the error code."""
         begun = time.monotonic()
         with self._lock:
             try:
@@ -166,7 +166,7 @@ class KinematicsAdapter:
         if not result.success[0]:
             write_error_code(response.error_code, status.moveit_error_code, status.advice)
             return
-        answer = start  # joints that the group does not move keep every digit
+        answer = start  # joints outside the group keep every digit
         answer[task.coordinates] = result.joint_q[0, task.coordinates]
         self.states.write(answer, response.solution, self._messages)
         write_error_code(response.error_code, status.moveit_error_code)
@@ -174,7 +174,7 @@ class KinematicsAdapter:
     def _search(
         self, task: _GroupSolver, poses: Float64Array, start: Float64Array, limits: Any, request: Any, begun: float
     ) -> IKResult:
-        """Solve for the nearest solution; where there seems to be none, once more with as many starts as it takes."""
+        """Solve for the nearest solution; if none is found, solve again with further starts."""
         asked = request.timeout.sec + 1e-9 * request.timeout.nanosec
         timeout = asked if asked > 0.0 else self.settings.timeout
         avoids = request.avoid_collisions and self._can_avoid_collisions()
@@ -191,7 +191,7 @@ class KinematicsAdapter:
             )
             if result.success[0] or result.status[0] in (IKStatus.DEADLINE, IKStatus.INVALID):
                 break
-        assert result is not None  # there is one way at least
+        assert result is not None  # at least one attempt has run
         return result
 
     def _ways_of(self, avoids: bool) -> list[SolverOptions]:
@@ -248,7 +248,7 @@ class KinematicsAdapter:
             )
 
     def _task(self, group: PlanningGroup, tips: tuple[str, ...]) -> _GroupSolver:
-        """Return the solver of a group and its tips; all joints but those of the group that move tips are locked."""
+        """Return the solver of a group and its tips; locks all joints except the group's joints above the tips."""
         key = group.name, tips
         task = self._tasks.get(key)
         if task is None:
@@ -278,7 +278,7 @@ class KinematicsAdapter:
         return _GroupSolver(solver, names, np.concatenate(columns))
 
     def _joint_limits(self, constraints: Any, start: Float64Array, moving: frozenset[str]) -> Any:
-        """Return what the joint constraints of a request leave of the limits of joints that move; None for all."""
+        """Return limits of moving joints, narrowed by the joint constraints of a request; None without constraints."""
         if any(getattr(constraints, kind) for kind in KINDS_REFUSED):
             reason = "Of constraints only joint_constraints are taken."
             raise RequestRefusedError(MoveItErrorCode.INVALID_GOAL_CONSTRAINTS, reason)

@@ -1,6 +1,6 @@
-"""The loop of joint commands: poses and joint states in by the node's callbacks, commands out by a thread of its own.
+"""The loop of joint commands: poses and joint states in by callbacks of the node, commands out by a separate thread.
 
-A timer of rclpy would do, but its executor takes more time for a tick than the tick.
+A timer of rclpy is not used, because its executor takes more time for a tick than the tick itself.
 """
 
 import threading
@@ -29,10 +29,10 @@ class CommandLoop:
     """Publishes commands for the joints of a group while its tip follows `~/target_pose`.
 
     Args:
-        node: The node of rclpy whose topics these are.
+        node: The node of rclpy, owner of the topics.
         described: The robot.
         group: The group.
-        settings: How commands are made.
+        settings: Settings of commands.
         command_type: "trajectory" for `trajectory_msgs/JointTrajectory` of one point on `~/joint_trajectory`,
             "position" for `std_msgs/Float64MultiArray` on `~/joint_commands`.
 
@@ -89,7 +89,7 @@ class CommandLoop:
             self._node.get_logger().warning(sentence, throttle_duration_sec=REFUSALS_APART_S)
 
     def _run(self) -> None:
-        """Send a command each tick; a tick that comes too late moves those after it."""
+        """Send a command each tick; a late tick delays the later ticks."""
         period, due = 1.0 / self._stream.settings.rate, 0.0
         while True:
             with self._changed:

@@ -1,8 +1,8 @@
-"""Joint commands that take a tip to a pose that others move: a tick of the controller at a time, without ROS.
+"""Joint commands for a tip that follows a moving pose: one tick of the controller at a time, without ROS.
 
-It is idle until it knows where the joints are and gets a pose. Then every tick gives a command, which starts from the
-one before and not from measured positions, until the tip has arrived and stands still; or, where poses stop coming,
-until the joints have braked. The next pose starts anew from measured positions.
+The stream is idle until joint positions and a pose are known. Then every tick gives a command, starting from the
+previous command and not from measured positions, until the tip has arrived and stands still; or, if poses stop coming,
+until the joints have braked. The next pose starts from measured positions.
 """
 
 from dataclasses import dataclass
@@ -32,9 +32,9 @@ class StreamSettings:
 
     Attributes:
         rate: Commands per second [Hz].
-        tip: Link that is to reach the pose; empty for the group's only tip.
-        acceleration: Largest acceleration of joints [m/s^2 or rad/s^2]; the robot's own where that is less.
-        velocity_scaling: Share of the robot's speed limits that is used, above 0 to 1.
+        tip: Link to move to the pose; empty for the group's only tip.
+        acceleration: Largest acceleration of joints [m/s^2 or rad/s^2]; the robot's own limits still apply.
+        velocity_scaling: Used share of the robot's speed limits, above 0 to 1.
         target_timeout: Time without a new pose after which the joints brake [s]; 0 for never.
     """
 
@@ -58,16 +58,16 @@ class CommandStream:
 
     Args:
         robot: The robot.
-        group: The group whose joints are commanded.
-        settings: How.
+        group: The group with the commanded joints.
+        settings: Settings of commands.
         root_frames: Further names of the frame in which the root link is fixed.
 
     Attributes:
         joint_names: Names of the commanded joints, in the order of the commands.
-        settings: How commands are made.
+        settings: Settings of commands.
 
     Raises:
-        RequestRefusedError: The tip is not clear, or no joint of the group moves it.
+        RequestRefusedError: The tip is ambiguous, or no joint of the group moves the tip.
         InputError: A joint of the group has more than one coordinate.
     """
 
@@ -105,7 +105,7 @@ class CommandStream:
         self._last = robot.mid_joint_q.copy(), np.zeros(len(leads))
 
     def warm_up(self) -> None:
-        """Make the first tick as fast as others."""
+        """Run a first tick in advance, so the first real tick is as fast as the later ticks."""
         self._controller.warmup()
 
     @property
@@ -118,10 +118,10 @@ class CommandStream:
         self._states.hear(joint_state)
 
     def take_target(self, stamped: Any, now: float) -> None:
-        """Take a `geometry_msgs/PoseStamped` for the tip to go to, at a time [s] of any clock that only goes forward.
+        """Take a `geometry_msgs/PoseStamped` as target of the tip, at a time [s] of any monotonic clock.
 
         Raises:
-            RequestRefusedError: The pose or its frame is not allowed, or it is not known where the joints are.
+            RequestRefusedError: The pose or its frame is not allowed, or the joint positions are unknown.
         """
         missing = [name for name in self.joint_names if name not in self._states.heard]
         if missing:

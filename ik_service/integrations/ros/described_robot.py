@@ -1,4 +1,4 @@
-"""A robot from the texts that a ROS system has of it: robot_description and robot_description_semantic."""
+"""A robot from the texts of a ROS system: robot_description and robot_description_semantic."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from objectives.errors import InputError
 
 @dataclass(frozen=True)
 class DescriptionSettings:
-    """Settings by which a robot is read.
+    """Settings of the loading of a robot.
 
     Attributes:
-        groups: Groups beside those of the SRDF; see `groups_of_lines`.
-        collision: "shapes" makes a collision model of the robot's shapes, if they are all simple ones; "ignore" none.
-        collision_spheres: File of spheres that the collision model is made of instead; empty for none.
+        groups: Groups in addition to the groups of the SRDF; see `groups_of_lines`.
+        collision: "shapes" makes a collision model of the robot's shapes, if all are simple shapes; "ignore" none.
+        collision_spheres: File of spheres for the collision model instead; empty for none.
         floating_base: Whether the root link floats.
     """
 
@@ -34,7 +34,7 @@ class DescriptionSettings:
 
 @dataclass(frozen=True)
 class DescribedRobot:
-    """A robot, and what its semantic description says.
+    """A robot with its semantic description.
 
     Attributes:
         robot: The robot.

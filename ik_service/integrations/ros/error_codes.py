@@ -1,4 +1,4 @@
-"""Error codes of MoveIt that an answer may carry beside those of `IKStatus`, and the refusal of a request."""
+"""Error codes of MoveIt for answers, in addition to the codes of `IKStatus`, and the refusal of a request."""
 
 from enum import IntEnum
 from typing import Any
@@ -10,7 +10,7 @@ SOURCE = "ik_service"
 
 
 class MoveItErrorCode(IntEnum):
-    """Values of `moveit_msgs/MoveItErrorCodes` for requests that are not solved at all."""
+    """Values of `moveit_msgs/MoveItErrorCodes` for requests refused before a solve."""
 
     SUCCESS = 1
     INVALID_GROUP_NAME = -15
@@ -23,7 +23,7 @@ class MoveItErrorCode(IntEnum):
 
 
 class RequestRefusedError(InputError):
-    """A request that cannot be answered; nothing was solved.
+    """A request without a possible answer; nothing was solved.
 
     Attributes:
         code: The error code of the answer.
@@ -35,7 +35,7 @@ class RequestRefusedError(InputError):
 
 
 def write_error_code(error_code: Any, value: int, message: str = "") -> None:
-    """Fill a `MoveItErrorCodes`; those of older distributions have no texts."""
+    """Fill a `MoveItErrorCodes`; older distributions have no text field."""
     error_code.val = int(value)
     if hasattr(error_code, "message"):
         error_code.message = message

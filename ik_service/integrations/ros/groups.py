@@ -1,6 +1,6 @@
-"""Planning groups: which joints a request may move, and which links it is for by default.
+"""Planning groups: the joints that a request may move, and its default links.
 
-They come from an SRDF, or from lines of a parameter such as ``arm=base_link:tool0``; read once for each robot.
+Groups come from an SRDF, or from lines of a parameter such as ``arm=base_link:tool0``; read once for each robot.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ class PlanningGroup:
     Attributes:
         name: Its name.
         joints: Joints that may move; fixed ones may be among them.
-        tips: Links that a request without names of links is for.
+        tips: Default links of requests without link names.
     """
 
     name: str
@@ -87,7 +87,7 @@ def _with_followers(robot: RobotModel, joints: Iterable[str]) -> Iterator[str]:
 
 
 def _chain(robot: RobotModel, base: str, tip: str) -> list[str]:
-    """Return the moving joints between a link and one below it; all above the tip where no base is given."""
+    """Return the moving joints between a link and a link below; all joints above the tip without a base."""
     joints = joints_above(robot, tip)
     if not base:
         return joints

@@ -1,7 +1,7 @@
 """The node: robot_description and MoveIt's services of kinematics, carried to the adapter and back.
 
-It needs `rclpy`, `moveit_msgs` and what these need, which an installation of ROS 2 has. Requests are answered one after
-another, in the thread that spins.
+The node needs `rclpy` and `moveit_msgs` with their dependencies, present in an installation of ROS 2. Requests are
+answered one after another, in the spinning thread.
 """
 
 from contextlib import suppress
@@ -17,7 +17,7 @@ from ik_service.robots import World, load_world
 from objectives.errors import IKError
 
 NAME = "ik_service"
-WAKE_S = 0.2  # after which the node looks whether it has been told to end
+WAKE_S = 0.2  # interval of checks for the end of the process
 WITHOUT_ROS = (
     "ik_service.integrations.ros needs {name}, which comes with ROS 2: source the setup file of an installation that "
     "has rclpy and moveit_msgs (apt install ros-$ROS_DISTRO-moveit-msgs), and run the Python of that installation."
@@ -68,15 +68,15 @@ PARAMETERS: dict[str, Any] = {
 
 
 class KinematicsNode:
-    """Answers requests of kinematics for the robot that robot_description describes.
+    """Answers requests of kinematics for the robot of robot_description.
 
     Args:
-        arguments: Arguments of the command line, those of ROS among them; None for those of the process.
+        arguments: Arguments of the command line, with arguments of ROS; None for the arguments of the process.
 
     Attributes:
         node: The node of rclpy.
-        adapter: What answers; None until there is a robot.
-        commands: The loop of commands; None where there is none.
+        adapter: The adapter; None until there is a robot.
+        commands: The loop of commands; None if disabled.
     """
 
     def __init__(self, arguments: list[str] | None = None) -> None:
@@ -110,13 +110,13 @@ class KinematicsNode:
             self.adapter.hear(joint_state)
 
     def _take_text(self, attribute: str, message: Any) -> None:
-        """Take a description from a topic, which comes before that of a parameter."""
+        """Take a description from a topic; topics take precedence over parameters."""
         if message.data != getattr(self, attribute):
             setattr(self, attribute, message.data)
             self._load()
 
     def _load(self) -> None:
-        """Read the robot and make what works on it; where that fails the robot before stays."""
+        """Load the robot, its adapter and its commands; after a failure the previous robot stays."""
         if not self._urdf:
             return
         values = self._values
@@ -193,12 +193,12 @@ class KinematicsNode:
 
 
 def _lines(values: Any) -> list[str]:
-    """Return the texts of a parameter; a list without any cannot be declared, so that an empty text stands for it."""
+    """Return the texts of a parameter; empty lists cannot be declared, so an empty text means an empty list."""
     return [line for line in values if line]
 
 
 def _as_joint_state(adapter: KinematicsAdapter) -> Any:
-    """Return what an adapter has heard of joints, in the form of a `sensor_msgs/JointState`."""
+    """Return the joint positions known to an adapter, as a `sensor_msgs/JointState`."""
     heard = sorted(adapter.states.heard)
     columns = [adapter.robot.coordinate_names.index(name) for name in heard]
     return SimpleNamespace(name=heard, position=[float(adapter.states.current[k]) for k in columns])
@@ -208,7 +208,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the node until it is interrupted.
 
     Args:
-        arguments: Arguments of the command line, those of ROS among them; None for those of the process.
+        arguments: Arguments of the command line, with arguments of ROS; None for the arguments of the process.
     """
     rclpy.init(args=arguments)
     node = KinematicsNode(arguments)
@@ -216,9 +216,9 @@ def main(arguments: list[str] | None = None) -> None:
     executor.add_node(node.node)
     try:
         with suppress(KeyboardInterrupt, ExternalShutdownException):
-            while rclpy.ok():  # a signal that comes as the executor is about to wait does not wake it
+            while rclpy.ok():  # a signal just before the executor waits does not wake the executor
                 executor.spin_once(timeout_sec=WAKE_S)
-    except RuntimeError:  # rclpy's own where it was about to wait when the process was told to end
+    except RuntimeError:  # raised by rclpy if the end of the process comes just before the wait
         if rclpy.ok():
             raise
     finally:

@@ -1,4 +1,4 @@
-"""Poses between messages and arrays, and the frames in which requests may give them."""
+"""Poses between messages and arrays, and the frames allowed in requests."""
 
 import math
 from collections.abc import Collection
@@ -19,7 +19,7 @@ WORLD_FRAMES = frozenset(("", "world"))
 
 
 def unit_quaternion(message: Any) -> tuple[float, float, float, float]:
-    """Return a `geometry_msgs/Quaternion` as x, y, z, w of length 1; InputError where its length is not about 1."""
+    """Return a `geometry_msgs/Quaternion` as x, y, z, w of length 1; InputError if its length is not about 1."""
     x, y, z, w = message.x, message.y, message.z, message.w
     length = math.sqrt(x * x + y * y + z * z + w * w)
     if not abs(length - 1.0) <= UNIT_SLACK:
@@ -46,7 +46,7 @@ def write_pose(values: Float64Array, pose: Any) -> None:
 
 
 class RobotFrames:
-    """Frames of a robot in which poses may be given.
+    """Frames of a robot allowed for poses.
 
     Args:
         robot: The robot.
@@ -59,9 +59,9 @@ class RobotFrames:
         self._root = frozenset((*WORLD_FRAMES, *root_frames, robot.link_names[0])) - (links - {robot.link_names[0]})
 
     def placed(self, frame: str, joint_q: Float64Array, moving: Collection[str] = ()) -> Float64Array | None:
-        """Return where a frame is, `T_world_frame`, shape [7]; None where it is the root's.
+        """Return the pose of a frame, `T_world_frame`, shape [7]; None for the frame of the root.
 
-        RequestRefusedError where it is no frame of the robot, or one that joints move which are to move.
+        RequestRefusedError for an unknown frame, or a frame above which joints of `moving` lie.
         """
         name = frame.removeprefix("/")
         if name in self._root:

@@ -11,9 +11,9 @@ from ik_service.robots import JointType, RobotModel
 
 
 class RobotStates:
-    """Reads and writes `moveit_msgs/RobotState` for one robot, and remembers what `/joint_states` said.
+    """Reads and writes `moveit_msgs/RobotState` for one robot, and stores the last `/joint_states`.
 
-    Joints that nobody has named are at 0, or in the middle of their limits where these forbid 0, as MoveIt has them.
+    Joints never named are at 0, or at mid-range if the limits exclude 0, as in MoveIt.
 
     Args:
         robot: The robot.
@@ -45,10 +45,10 @@ class RobotStates:
     def read(self, state: Any) -> Float64Array:
         """Return the configuration of a `moveit_msgs/RobotState`, shape [coordinates].
 
-        Joints that it does not name are where `/joint_states` had them last.
+        Joints missing in the state keep their last position from `/joint_states`.
 
         Raises:
-            RequestRefusedError: It names a joint that the robot does not have, or says something that is no position.
+            RequestRefusedError: The state names an unknown joint, or a value is no position.
         """
         joint_q = self.current.copy()
         names, positions = state.joint_state.name, state.joint_state.position
@@ -79,7 +79,7 @@ class RobotStates:
             state.multi_dof_joint_state.transforms = transforms
 
     def _read_transforms(self, multi_dof: Any, joint_q: Float64Array) -> None:
-        """Put the transforms of floating joints into a configuration; others are passed over."""
+        """Put the transforms of floating joints into a configuration; other joints are ignored."""
         for name, transform in zip(multi_dof.joint_names, multi_dof.transforms, strict=False):
             start = self._floating.get(name)
             if start is not None:
@@ -92,7 +92,7 @@ class RobotStates:
 
 
 def _default_joint_q(robot: RobotModel) -> Float64Array:
-    """Return the configuration of a robot of which nothing is known, shape [coordinates]."""
+    """Return the default configuration of a robot, shape [coordinates]."""
     joint_q = robot.mid_joint_q.copy()
     for dof, coordinate in enumerate(robot.dof_coordinate):
         if coordinate >= 0 and robot.joint_limit_lower[dof] <= 0.0 <= robot.joint_limit_upper[dof]:
