@@ -1,6 +1,6 @@
-"""Batched inverse kinematics on NVIDIA Warp, and a service around it.
+"""Batched inverse kinematics on NVIDIA Warp, and the HTTP service of this solver.
 
-Names are loaded on first use, so that the command line can show its help and version without Warp.
+Names are loaded on first use, so the command line shows its help and version without Warp.
 """
 
 from importlib import import_module
@@ -57,5 +57,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Name what is public."""
+    """Return the public names."""
     return sorted(__all__)

@@ -1,4 +1,4 @@
-"""A solve with derivatives of its answers, as operators of other libraries want it: arrays in, arrays out."""
+"""A solve with derivatives of its answers, as an operator for other libraries: arrays in, arrays out."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ POSE, TWIST = 7, 6
 
 
 class DerivedSolve(NamedTuple):
-    """Answers, and how they follow what was given."""
+    """Answers, and their derivatives by the inputs."""
 
     joint_q: NDArray[Any]  # configurations, shape [n, coordinates]
     success: NDArray[np.bool_]  # whether all targets are met, bool [n]
@@ -29,8 +29,8 @@ def derived_solve(
     solver: IKSolver, positions: Any, orientations_xyzw: Any, start: Any, offsets: NDArray[Any] | None, *, derives: bool
 ) -> DerivedSolve:
     """Solve, and derive the answers if asked; InputError as in `IKSolver.solve`."""
-    # Positions [n, targets, 3] or None, quaternions [n, targets, 4] in the order xyzw even if the solver takes wxyz,
-    # starts [n, coordinates] or None, tool frames [n, targets, 7] or None for those that the solver has, which it keeps
+    # Positions [n, targets, 3] or None; quaternions [n, targets, 4] in the order xyzw even for a solver with wxyz;
+    # starts [n, coordinates] or None; tool frames [n, targets, 7], or None to keep the tool frames of the solver.
     if solver.wxyz and orientations_xyzw is not None:
         orientations_xyzw = np.roll(as_numpy("orientations_xyzw", orientations_xyzw), 1, axis=-1)
     targets = [one if one is None or one.shape[1] > 1 else one[:, 0] for one in (positions, orientations_xyzw)]
@@ -45,9 +45,9 @@ def derived_solve(
 
 
 def batch_axes(solver: IKSolver, shapes: Mapping[str, Sequence[int] | None]) -> tuple[int, ...]:
-    """Return the axes of a batch that stand before those of a problem."""
-    # `shapes` are those of `positions`, `orientations_xyzw`, `initial_joint_q` and `offsets`, None for what is not
-    # given. Raises InputError without targets, or for a shape that is not allowed.
+    """Return the batch axes before the axes of a problem."""
+    # `shapes` are the shapes of `positions`, `orientations_xyzw`, `initial_joint_q` and `offsets`, None for missing
+    # arguments. Raises InputError without targets, or for a shape that is not allowed.
     several = (len(solver.targets),) if len(solver.targets) > 1 else ()
     ends = {"positions": (*several, 3), "orientations_xyzw": (*several, 4)}
     targets = {name: tuple(shape) for name, shape in shapes.items() if shape is not None and name in ends}

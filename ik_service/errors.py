@@ -2,36 +2,36 @@
 
 IKError                              root; in objectives/errors.py
 ├── InputError (also a ValueError)   a value that the caller gave is wrong; in objectives/errors.py
-│   ├── UnknownNameError             a robot, link, joint or option that is not there; in objectives/errors.py
-│   └── RobotFileError               a robot description that cannot be read; names the element and the line
+│   ├── UnknownNameError             an unknown robot, link, joint or option; in objectives/errors.py
+│   └── RobotFileError               an unreadable robot description; names the element and the line
 ├── ObjectiveError                   an objective breaks its contract; in objectives/errors.py
-├── EngineError                      the engine asked for cannot run this problem
-├── KernelCacheError                 compiled kernels can be neither read nor kept, or are not to be trusted
+├── EngineError                      the requested engine cannot run this problem
+├── KernelCacheError                 compiled kernels cannot be read, stored or trusted
 │   └── KernelBuildError             kernels cannot be compiled
 └── PageError                        the page cannot be shown or answered; in ik_service/page/questions.py
 
-A failure to converge is not an error: it is a status of the result.
+A failure to converge is not an error, but a status of the result.
 """
 
 from objectives.errors import IKError, InputError
 
 
 class RobotFileError(InputError):
-    """A robot description that cannot be read.
+    """An unreadable robot description.
 
     Attributes:
-        reason: What is wrong and what is allowed, without the place.
-        element: The element at fault, as ``joint 'elbow'`` or ``<limit> of joint 'elbow'``; None where there is none.
-        line: Line of that element in the file, from 1; None where the reader does not know it.
+        reason: The fault and the allowed values, without the place.
+        element: The element at fault, as ``joint 'elbow'`` or ``<limit> of joint 'elbow'``; None if unknown.
+        line: Line of the element in the file, from 1; None if unknown.
     """
 
     def __init__(self, reason: str, *, element: str | None = None, line: int | None = None) -> None:
         """Put the place in front of the reason.
 
         Args:
-            reason: What is wrong and what is allowed.
+            reason: The fault and the allowed values.
             element: The element at fault.
-            line: Line of that element, from 1.
+            line: Line of the element, from 1.
         """
         self.reason = reason
         self.element = element
@@ -41,18 +41,18 @@ class RobotFileError(InputError):
 
 
 class EngineError(IKError):
-    """The engine asked for cannot run this problem; the message says which one can."""
+    """The requested engine cannot run this problem; the message names a suitable engine."""
 
 
 class KernelCacheError(IKError):
-    """Compiled kernels can be neither read nor kept; the message names the folder and says what to do."""
+    """Compiled kernels cannot be read or stored; the message names the folder and gives advice."""
 
 
 class KernelBuildError(KernelCacheError):
-    """Kernels cannot be compiled; the message says what the compiler's error was."""
+    """Kernels cannot be compiled; the message quotes the compiler's error."""
 
 
 def in_a_line(value: object, length: int = 60) -> str:
-    """Give what a wrong value is, in a line that is short enough for a message."""
+    """Return a wrong value as one short line for a message."""
     text = " ".join(repr(value).split())
     return text if len(text) <= length else text[: length - 3] + "..."

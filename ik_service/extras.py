@@ -1,11 +1,11 @@
-"""Extras of this package: what only some uses need, and how messages name it."""
+"""Optional dependencies (extras) of this package, and their names in messages."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 def how_to_install(extra: str) -> str:
-    """Return what to do where a package of an extra is missing, as a sentence.
+    """Return advice for a missing package of an extra, as a sentence.
 
     Args:
         extra: The extra, as in pyproject.toml.
@@ -15,11 +15,11 @@ def how_to_install(extra: str) -> str:
 
 @contextmanager
 def needs(extra: str, what: str) -> Iterator[None]:
-    """Name the extra where an import fails for a package that is not installed.
+    """Name the extra in the error of an import, if a package is missing.
 
     Args:
-        extra: The extra that has what is imported.
-        what: What needs it, the beginning of a sentence.
+        extra: The extra with the imported package.
+        what: Name of the feature, the beginning of a sentence.
 
     Raises:
         ModuleNotFoundError: A package is missing.

@@ -1,7 +1,7 @@
-"""Compilation of the kernels of a solve for GPUs, into the cache where a process with that GPU looks for them.
+"""Compilation of the kernels of a solve for GPUs, into the cache used by processes with such a GPU.
 
-No GPU is needed. The modules are those of a solve on any device, and the islands those of `thread_kernel`; each with
-the size of block that it is launched with, which is part of its key in the cache.
+No GPU is needed. The modules are the modules of a solve on any device, and the islands of `thread_kernel`; each module
+with its launch block size, which is part of its key in the cache.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,12 +19,12 @@ ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
 
 
 def gpu_modules(solver: IKSolver, *, orientations: bool = True, float64_finish: bool = False) -> dict[Any, int]:
-    """Return the modules that a solve on a GPU loads, each with its size of block.
+    """Return the modules loaded by a solve on a GPU, each with its block size.
 
     Args:
         solver: A solver of pose targets by the compiled engine, on any device.
-        orientations: Whether targets have orientations, or are positions alone.
-        float64_finish: Whether what `precision="float64"`, `best_of` and `solutions` need is among them.
+        orientations: Whether targets have orientations, or only positions.
+        float64_finish: Whether to include the modules for `precision="float64"`, `best_of` and `solutions`.
 
     Raises:
         EngineError: The islands are too large for a GPU; the staged engine solves there.
@@ -41,14 +41,14 @@ def gpu_modules(solver: IKSolver, *, orientations: bool = True, float64_finish: 
 
 
 def compile_for_gpus(modules: Mapping[Any, int], architectures: Sequence[int]) -> list[Path]:
-    """Compile modules into the cache: for each architecture, and PTX of the lowest for all others above it.
+    """Compile modules into the cache: for each architecture, and PTX of the lowest for all higher architectures.
 
     Args:
-        modules: Modules with their sizes of block.
+        modules: Modules with their block sizes.
         architectures: Such as 90 for compute capability 9.0.
 
     Returns:
-        The files that were not there before.
+        The new files.
     """
     ptx = min(architectures)
     work = [

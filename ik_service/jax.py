@@ -1,6 +1,6 @@
 """Solves as functions of JAX, with gradients; needs JAX 0.5 or newer.
 
-arrays -> a call through XLA's foreign functions, which solves and, where gradients are wanted, linearises
+arrays -> a call through XLA's foreign functions: solve, and linearisation if gradients are needed
 -> configurations, and the derivatives from which arithmetic of JAX computes gradients
 
 `jax.jit`, `jax.vmap` and `jax.grad` know the call. The call has no derivative itself: second derivatives are refused.
@@ -32,8 +32,8 @@ class Given(NamedTuple):
 
     positions: Array | None  # shape [n, targets, 3]; None where they are free
     orientations_xyzw: Array | None  # shape [n, targets, 4]; None where they are free
-    start: Array | None  # where to start, shape [n, coordinates]; None for the solver's own
-    offsets: Array | None  # tool frames, shape [n, targets, 7]; None for those that the solver has
+    start: Array | None  # start configurations, shape [n, coordinates]; None for the solver's own
+    offsets: Array | None  # tool frames, shape [n, targets, 7]; None for the tool frames of the solver
 
 
 class ForeignSolve(Protocol):
@@ -47,7 +47,7 @@ class ForeignSolve(Protocol):
 
 
 def foreign_solve(solver: IKSolver) -> ForeignSolve:
-    """Return the call of a solver, which it does not keep alive: Warp keeps what JAX calls for ever."""
+    """Return the foreign call of a solver, without a reference to the solver: Warp keeps callables of JAX forever."""
     known, tail = ref(solver), rates_shape(solver, 0)[1:]
     coordinates, targets = len(solver.coordinate_names), len(solver.targets)
     widths = (targets, 3), (targets, 4), (coordinates,), (targets, POSE)
@@ -69,7 +69,7 @@ def foreign_solve(solver: IKSolver) -> ForeignSolve:
 
 
 def _callable(known: "ref[IKSolver]", dtype: str, derives: bool) -> Any:
-    """Return the function that JAX calls, for one type of numbers; InputError where there is no code for the type."""
+    """Return the function called by JAX, for one number type; InputError for a type without code."""
     numbers: dict[str, Any] = {"float32": wp.float32, "float64": wp.float64}
     if dtype not in numbers:
         raise InputError(f"Targets are of type {dtype}. Allowed: {', '.join(numbers)}.")
@@ -120,8 +120,8 @@ class JaxAnswer(NamedTuple):
     Attributes:
         joint_q: Configurations, shape [*batch, coordinates], of the type of the targets.
         success: Whether all targets are met, bool [*batch].
-        is_differentiable: Whether an answer has a gradient, bool [*batch]; where it has none, that is zero. All are
-            False where no gradient is wanted.
+        is_differentiable: Whether an answer has a gradient, bool [*batch]; without one, the gradient is zero. All are
+            False if no gradient is requested.
     """
 
     joint_q: Array
@@ -132,16 +132,16 @@ class JaxAnswer(NamedTuple):
 class JaxSolver:
     """Solves for targets that are arrays of JAX, with gradients.
 
-    A gradient is that of the minimum that an answer is, as it moves with its targets; that it is found from a start
-    plays no part, so configurations to start from have none. It is computed on the host in float64.
+    An answer is a minimum, and its gradient is the derivative of this minimum by the targets. The start does not enter,
+    so start configurations have no gradient. Gradients are computed on the host in float64.
 
     Args:
-        solver: The solver; it is used by one thread at a time.
+        solver: The solver; only one thread at a time may use this solver.
     """
 
     def __init__(self, solver: IKSolver) -> None:
         self.solver = solver
-        self.calls = jax.jit(foreign_solve(solver), static_argnames=("derives",))  # each trace of it stays in memory
+        self.calls = jax.jit(foreign_solve(solver), static_argnames=("derives",))  # every trace stays in memory
 
     def __call__(
         self,
@@ -155,15 +155,16 @@ class JaxSolver:
 
         Args:
             positions: Positions [m], shape [*batch, 3] for one target, [*batch, targets, 3] for several; None leaves
-                them free.
-            orientations_xyzw: Unit quaternions, alike with 4. Their gradient is tangent to the unit sphere.
-            initial_joint_q: Where to start, shape [*batch, coordinates] or one that broadcasts to it.
-            offsets: Tool frames, shape [*batch, 7], [*batch, targets, 7] for several, or one that broadcasts to it; all
-                targets have been declared with one. None: those of the solver.
+                the positions free.
+            orientations_xyzw: Unit quaternions, shape [*batch, 4] for one target, [*batch, targets, 4] for several;
+                None leaves the orientations free. Their gradient is tangent to the unit sphere.
+            initial_joint_q: Start configurations, shape [*batch, coordinates] or a shape that broadcasts to this one.
+            offsets: Tool frames, shape [*batch, 7], [*batch, targets, 7] for several targets, or a shape that
+                broadcasts; all targets must be declared with a tool frame. None: the tool frames of the solver.
 
         Raises:
-            InputError: No targets, or of a wrong shape. Values are checked where the program runs: what is wrong with
-                them is in the error of JAX.
+            InputError: No targets, or a wrong shape. Values are checked at run time of the program; an error in a value
+                appears inside the error of JAX.
         """
         arrays = {"positions": positions, "orientations_xyzw": orientations_xyzw}
         arrays |= {"initial_joint_q": initial_joint_q, "offsets": offsets}
@@ -200,7 +201,7 @@ def _keep(own: JaxSolver, given: Given) -> tuple[JaxAnswer, tuple[Array, Given]]
 
 
 def _pull_back(own: JaxSolver, kept: tuple[Array, Given], by_answer: JaxAnswer) -> tuple[Given]:
-    """Give gradients by the inputs from that by configurations."""
+    """Return gradients by the inputs from the gradient by the configurations."""
     by, given = kept
     rates = jnp.einsum("ncpk,nc->npk", by, by_answer.joint_q)
     of_targets, of_tools = jnp.split(rates, [len(own.solver.targets)], axis=1)
@@ -220,7 +221,7 @@ def _pull_back(own: JaxSolver, kept: tuple[Array, Given], by_answer: JaxAnswer) 
 
 
 def _by_quaternion(by_rotation: Array, q_xyzw: Array) -> Array:
-    """Give a gradient by a quaternion q from that by the rotation vector w of exp(w) q: 2 (w, 0) q / |q|^2."""
+    """Return the gradient by a quaternion q from the one by the rotation vector w of exp(w) q: 2 (w, 0) q / |q|^2."""
     w, vector, scalar = by_rotation, q_xyzw[..., :3], q_xyzw[..., 3:]
     imaginary = scalar * w + jnp.cross(w, vector)
     found = jnp.concatenate([imaginary, -(w * vector).sum(axis=-1, keepdims=True)], axis=-1)

@@ -1,8 +1,8 @@
 """The columns of a result: one table from which device arrays, `IKResult`, bodies, files and the C header derive.
 
-To add a column: a row of `RESULT_COLUMNS`, its field in `ResultColumns` and in `EdgeColumns`, and what computes it.
-Edges are HTTP, the client, bulk results and files of the command line. There a column of errors per target holds the
-worst of them, beside those of each target where there are several, and names end in the unit.
+A new column needs a row of `RESULT_COLUMNS`, a field in `ResultColumns` and in `EdgeColumns`, and its computation.
+Edges are HTTP, the client, bulk results and files of the command line. At edges a column of errors per target holds the
+worst error, with the errors of each target beside the worst for several targets, and names end in the unit.
 """
 
 from dataclasses import dataclass
@@ -15,21 +15,22 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column, with a line for every problem.
+    """One column, with a row for every problem.
 
     Attributes:
         name: Its name in Python, on the device and in C.
-        dtype: NumPy's name of its type; "precision" is float32, or float64 where that was asked for; "status" is an
-            int8 code of `IKStatus`, at edges a word, or uint8 beside the words.
-        axes: What follows the axis of the problems.
+        dtype: NumPy's name of its type; "precision" is float32, or float64 if requested; "status" is an int8 code of
+            `IKStatus`, at edges a word, or uint8 beside the words.
+        axes: Axes after the axis of the problems.
         unit: Its unit, empty for none.
-        meaning: What it is, in the C header.
-        description: What it is, in the HTTP schema.
+        meaning: Its meaning, in the C header.
+        description: Its meaning, in the HTTP schema.
         place: Its place among the columns at edges.
-        include: What a request includes to get it over HTTP; empty for always. Files hold only what is always there.
-        null: What stands in arrays where JSON has null; empty for nothing.
-        on_device: Whether kernels write it; else it is put together on the host.
-        streamed: Whether streams have it.
+        include: Value of `include` in a request for this column over HTTP; empty for always. Files hold only the
+            columns that are always there.
+        null: Value in arrays for a null in JSON; empty for none.
+        on_device: Whether kernels write the column; otherwise the host assembles the column.
+        streamed: Whether streams have the column.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Column:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Return whether the values at edges, in JSON too, are those of Python; NaN is null there."""
+        """Return whether values at edges, in JSON too, equal the values in Python; NaN is null in JSON."""
         return not (self.is_per_target or self.dtype == "status" or self.null in ("-1", "inf"))
 
     @cached_property
@@ -247,35 +248,34 @@ DEVICE_ISLAND_COLUMNS = tuple(column for column in ISLAND_COLUMNS if column.on_d
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ResultColumns:
-    """The columns of a result as Python has them.
+    """The columns of a result in Python.
 
     Attributes:
-        joint_q: Configurations [m or rad, quaternions xyzw], [n, coordinates]; float32, or float64 where that precision
-            was asked for.
+        joint_q: Configurations [m or rad, quaternions xyzw], [n, coordinates]; float32, or float64 if requested.
         success: Whether every target is met within its tolerance, judged in float64 on `joint_q`, bool [n]. With
-            objectives alone: whether it is a minimum by the tests of `docs/conventions.md`.
+            objectives alone: whether the answer is a minimum by the tests of `docs/conventions.md`.
         status: IKStatus codes, int8 [n].
         position_error: [m], float64 [n, targets]; NaN where the target leaves the position free.
         orientation_error: [rad], float64 [n, targets]; NaN where the target leaves the orientation free.
         cost: 1/2 |r|^2 of the winning attempts, summed over islands, float32 [n].
-        iterations: Steps of the winning attempt, the most of any island, int32 [n].
-        seed_index: Its seed, int32 [n]; -1 where islands chose different ones.
-        active_limits: DOFs that sit at a limit, bool [n, DOFs].
-        limit_margin: Least distance of a coordinate that the solve may move from its nearer limit [rad or m], in
-            float64 on `joint_q`, float64 [n]; below 0 outside of limits that are not hard, NaN where there are none.
-        solutions: Where several were asked for: distinct configurations that succeed, the answer first, [n, solutions,
-            coordinates]; NaN past the last one found.
-        solution_count: How many were found, int32 [n].
-        constraint_error: Largest row of each constraint of the robot [m or rad], in float64 on `joint_q`, of those that
-            are disabled too, float64 [n, constraints].
+        iterations: Iterations of the winning attempt, the maximum over islands, int32 [n].
+        seed_index: Seed of the winning attempt, int32 [n]; -1 where islands chose different seeds.
+        active_limits: DOFs at a limit, bool [n, DOFs].
+        limit_margin: Least distance of a moving coordinate from its nearer limit [rad or m], in float64 on `joint_q`,
+            float64 [n]; negative outside of limits that are not hard, NaN without limits.
+        solutions: If requested: distinct successful configurations, the answer first, [n, solutions, coordinates]; NaN
+            after the last one.
+        solution_count: Number of solutions, int32 [n].
+        constraint_error: Largest row of each constraint of the robot [m or rad], in float64 on `joint_q`, also of
+            disabled constraints, float64 [n, constraints].
         closing_joint_q: Coordinates of the joints that close loops [rad or m], float64 [n, closing coordinates].
         clearance: Where collision was checked: least distance of links from each other and from objects [m], in float64
-            on `joint_q`, float64 [n]; negative in contact, inf where nothing can touch.
-        closest: The two that are closest: places of links that have spheres, and after them of the objects of the
-            problem's world, int32 [n, 2]; -1 where nothing can touch.
-        joint_q_by_targets: With `sensitivity`: change of each coordinate with the position and the rotation vector of
-            each target, about the axes of the frame that it is given in, float64 [n, coordinates, targets, 6]; zero
-            where there is no derivative.
+            on `joint_q`, float64 [n]; negative in contact, inf where no contact is possible.
+        closest: Indices of the closest pair: links with spheres, then the objects of the problem's world, int32 [n, 2];
+            -1 where no contact is possible.
+        joint_q_by_targets: With `sensitivity`: derivative of each coordinate by the position and the rotation vector of
+            each target, about the axes of the target's reference frame, float64 [n, coordinates, targets, 6]; zero
+            without a derivative.
         is_differentiable: With `sensitivity`: whether an answer has derivatives, bool [n].
     """
 
@@ -301,32 +301,32 @@ class ResultColumns:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EdgeColumns:
-    """The columns of a result as the client has them, by their names at edges.
+    """The columns of a result in the client, with their names at edges.
 
     Attributes:
         joint_q: Configurations [rad or m], shape [n, joint_coord_count].
         success: Whether every target is met within its tolerance, shape [n].
-        status: How each problem ended, such as "converged", shape [n].
+        status: Status of each problem, such as "converged", shape [n].
         position_error_m: Worst over the targets [m], shape [n]; NaN where all leave the position free.
         orientation_error_rad: Worst over the targets [rad], shape [n]; NaN where all leave the orientation free.
         iterations: Iterations of the winning start, shape [n].
-        seed_index: The winning start, shape [n]; -1 where islands chose different ones.
+        seed_index: The winning start, shape [n]; -1 where islands chose different starts.
         cost: 1/2 |r|^2 of the weighted residuals, shape [n].
         limit_margin: Least distance of a coordinate from its nearer limit [rad or m], shape [n]; NaN where the robot
-            has no limits; None from a service that does not give it.
-        solutions: Distinct solutions, shape [n, solutions, joint_coord_count], if asked for; NaN past the last one.
-        solution_count: How many were found, shape [n], if asked for.
-        active_limits: DOFs that sit at a limit, shape [n, joint_dof_count], if asked for.
-        constraint_error: Largest row of each constraint of the robot [m or rad], shape [n, constraints], if asked for.
-        closing_joint_q: Coordinates of the joints that close loops [rad or m], shape [n, closing coordinates], if asked
-            for.
-        clearance_m: Least distance of links from each other and from objects [m], shape [n], if asked for; negative in
-            contact, inf where nothing can touch.
-        closest: The two that are closest, by their places in `collision_names`, shape [n, 2], if asked for; -1 where
-            nothing can touch.
-        joint_q_by_targets: Change of each coordinate with the position [m] and the rotation vector [rad] of each
-            target, about the axes of the frame that it is given in, shape [n, coordinates, targets, 6], if asked for.
-        is_differentiable: Whether an answer has derivatives, shape [n], if asked for; zeros stand where it has none.
+            has no limits; None from a service without this column.
+        solutions: Distinct solutions, shape [n, solutions, joint_coord_count], if requested; NaN after the last one.
+        solution_count: Number of solutions, shape [n], if requested.
+        active_limits: DOFs at a limit, shape [n, joint_dof_count], if requested.
+        constraint_error: Largest row of each constraint of the robot [m or rad], shape [n, constraints], if requested.
+        closing_joint_q: Coordinates of the joints that close loops [rad or m], shape [n, closing coordinates], if
+            requested.
+        clearance_m: Least distance of links from each other and from objects [m], shape [n], if requested; negative in
+            contact, inf where no contact is possible.
+        closest: The closest pair, as indices into `collision_names`, shape [n, 2], if requested; -1 where no contact is
+            possible.
+        joint_q_by_targets: Derivative of each coordinate by the position [m] and the rotation vector [rad] of each
+            target, about the axes of the target's reference frame, shape [n, coordinates, targets, 6], if requested.
+        is_differentiable: Whether an answer has derivatives, shape [n], if requested; derivatives are zero otherwise.
     """
 
     joint_q: NDArray[np.floating[Any]]
@@ -350,7 +350,7 @@ class EdgeColumns:
 
 
 def edge_array(column: Column, result: ResultColumns) -> NDArray[Any]:
-    """Return a column of a result as arrays at edges have it: the worst of all targets, statuses as uint8."""
+    """Return a column of a result as an array for edges: the worst over all targets, statuses as uint8."""
     values: NDArray[Any] = getattr(result, column.name)
     if column.is_per_target:
         return worst_over_targets(values)
@@ -358,7 +358,7 @@ def edge_array(column: Column, result: ResultColumns) -> NDArray[Any]:
 
 
 def edge_arrays(result: ResultColumns) -> dict[str, NDArray[Any]]:
-    """Return the columns that every file holds, by their names at edges, in order."""
+    """Return the columns of every file, by their names at edges, in order."""
     return {column.edge_name: edge_array(column, result) for column in ALWAYS_COLUMNS}
 
 

@@ -1,7 +1,7 @@
 """The settings of the service: from options, then environment variables `IK_SERVICE_*`, then the defaults here.
 
-`load_settings` is the only way in; it turns whatever is wrong into one error that names the setting and never shows a
-value that may be secret. Units stand in the names.
+Settings are loaded only through `load_settings`, which turns any fault into one error that names the setting and never
+shows a possible secret. Units stand in the names.
 """
 
 import os
@@ -44,7 +44,7 @@ def _keys(value: object) -> object:
 
 
 def _named_keys(entries: Iterable[str]) -> dict[str, str]:
-    """Keys by name from entries `name:key`; what is wrong is said without showing a key."""
+    """Keys by name from entries `name:key`; error texts never show a key."""
     found: dict[str, str] = {}
     for number, entry in enumerate(entries, start=1):
         name, colon, key = (part.strip() for part in entry.partition(":"))
@@ -261,7 +261,7 @@ class ServiceSettings(BaseSettings):
 
     @cached_property
     def keys(self) -> Mapping[str, str]:
-        """All API keys by name, those of the file included."""
+        """All API keys by name, with the keys of the file."""
         keys = {name: key.get_secret_value() for name, key in self.api_keys.items()}
         if self.api_keys_file is not None:
             for name, key in _read_keys(self.api_keys_file).items():
@@ -275,7 +275,7 @@ def load_settings(**options: Any) -> ServiceSettings:
     """Return the settings of this process.
 
     Args:
-        options: Settings by name, which stand above the environment.
+        options: Settings by name; they override the environment.
 
     Raises:
         InputError: A value is not allowed; the message names the setting and does not show secrets.
@@ -302,14 +302,14 @@ def setting_source(name: str, options: Mapping[str, object]) -> str:
 
 
 def unknown_variables() -> list[str]:
-    """Return the environment variables that look like settings but are none, sorted."""
+    """Return unknown environment variables with the prefix of settings, sorted."""
     known = {f"{ENV_PREFIX}{name.upper()}" for name in ServiceSettings.model_fields} | _OTHERS
     given = {name for name in os.environ if name.upper().startswith(ENV_PREFIX)}
     return sorted(name for name in given if name.upper() not in known and not _KUBERNETES.fullmatch(name))
 
 
 def _kubernetes_port() -> dict[str, Any]:
-    """The default port, where Kubernetes has put an address of its own under the variable's name."""
+    """The default port, used where Kubernetes has set the variable to an address."""
     value = os.environ.get(f"{ENV_PREFIX}PORT", "")
     return {"port": ServiceSettings.model_fields["port"].default} if value.startswith(("tcp://", "udp://")) else {}
 

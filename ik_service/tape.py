@@ -1,6 +1,6 @@
 """A solve on a tape of Warp: gradients by its targets when the tape runs backwards.
 
-arrays -> solved and linearised on the host -> configurations; on the tape, what pulls their gradient back
+arrays -> solve and linearisation on the host -> configurations; on the tape, the backward function of their gradient
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ class TapeAnswer(NamedTuple):
     Attributes:
         joint_q: Configurations, shape [n, coordinates], with a gradient, where the targets are.
         success: Whether all targets are met, bool [n].
-        is_differentiable: Whether an answer has a gradient, bool [n]; where it has none, that is zero.
+        is_differentiable: Whether an answer has a gradient, bool [n]; without one, the gradient is zero.
     """
 
     joint_q: "wp.array[Any]"
@@ -42,24 +42,25 @@ def solve_on_tape(
     initial_joint_q: "wp.array[Any] | None" = None,
     offsets: "wp.array[Any] | None" = None,
 ) -> TapeAnswer:
-    """Solve for targets, and let a tape pull gradients of the configurations back to them.
+    """Solve for targets, and let a tape pull gradients of the configurations back to the targets.
 
-    Call it between launches that the tape records, within its `with` block or beside it. A gradient is that of the
-    minimum that an answer is, as it moves with its targets; configurations to start from have none. It is computed on
-    the host.
+    Call this function between launches recorded by the tape, inside or outside its `with` block. An answer is a
+    minimum, and its gradient is the derivative of this minimum by the targets; start configurations have no gradient.
+    Gradients are computed on the host.
 
     Args:
         tape: The tape.
-        solver: The solver; it takes orientations in the order xyzw here.
+        solver: The solver; quaternions are in the order xyzw here.
         positions: Positions [m], vec3 of shape [n] or [n, targets], or numbers of shape [n, 3] or [n, targets, 3]; None
-            leaves them free. What is made with `requires_grad` gets a gradient, here and below.
-        orientations_xyzw: Unit quaternions, alike. Their gradient is tangent to the unit sphere.
-        initial_joint_q: Where to start, shape [n, coordinates] or [coordinates].
-        offsets: Tool frames, transforms of shape [n] or [n, targets], or numbers with 7 more; all targets have been
-            declared with one. None: those of the solver.
+            leaves the positions free. Arrays with `requires_grad` get a gradient, here and below.
+        orientations_xyzw: Unit quaternions, quat or 4 numbers each, same shapes; None leaves the orientations free.
+            Their gradient is tangent to the unit sphere.
+        initial_joint_q: Start configurations, shape [n, coordinates] or [coordinates].
+        offsets: Tool frames, transforms of shape [n] or [n, targets], or 7 numbers each; all targets must be declared
+            with a tool frame. None: the tool frames of the solver.
 
     Raises:
-        InputError: No array of Warp, a wrong shape, or a value as in `IKSolver.solve`.
+        InputError: An array is not an array of Warp, a shape is wrong, or a value is refused as in `IKSolver.solve`.
     """
     given = {"positions": positions, "orientations_xyzw": orientations_xyzw}
     given |= {"initial_joint_q": initial_joint_q, "offsets": offsets}
@@ -97,7 +98,7 @@ def solve_on_tape(
 
 @contextmanager
 def _not_recorded() -> Iterator[None]:
-    """Let no tape record what is launched in a block."""
+    """Record no launches of a block on any tape."""
     runtime: Any = wp._src.context.runtime
     tape = runtime.tape
     if tape is not None:
@@ -110,7 +111,7 @@ def _not_recorded() -> Iterator[None]:
 
 
 def _numbers(name: str, one: Any) -> NDArray[np.floating]:
-    """Give the numbers of an array, with those of a vector in an axis of their own."""
+    """Return the numbers of an array, with the components of a vector on a separate axis."""
     if not isinstance(one, wp.array):
         raise InputError(f"{name} must be an array of Warp, got {type(one).__name__}.")
     found: NDArray[np.floating] = one.numpy()
@@ -129,13 +130,13 @@ def _add(arrays: "Mapping[str, wp.array[Any]]", changes: Mapping[str, Float64Arr
     for name, one in arrays.items():
         before = one.grad.numpy()
         change = changes[name]
-        if change.size != before.size:  # one line of tool frames for all problems
+        if change.size != before.size:  # one row of tool frames for all problems
             change = change.sum(axis=0)
         one.grad.assign((before + change.reshape(before.shape)).astype(before.dtype))
 
 
 def _by_quaternion(by_rotation: Float64Array, q_xyzw: NDArray[np.floating]) -> Float64Array:
-    """Give a gradient by a quaternion q from that by the rotation vector w of exp(w) q: 2 (w, 0) q / |q|^2."""
+    """Return the gradient by a quaternion q from the one by the rotation vector w of exp(w) q: 2 (w, 0) q / |q|^2."""
     q = q_xyzw.astype(np.float64)
     imaginary = q[..., 3:] * by_rotation + np.cross(by_rotation, q[..., :3])
     real = -(by_rotation * q[..., :3]).sum(axis=-1, keepdims=True)

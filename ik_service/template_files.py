@@ -1,4 +1,4 @@
-"""Texts of generated code in files of their own: templates with words of `string.Template` in them."""
+"""Templates of generated code in separate files, with placeholders of `string.Template`."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -25,7 +25,7 @@ class TemplateFolder:
 
         Args:
             name: Its path in the folder, without `.in`.
-            words: Text of each word; those that the template does not hold are allowed.
+            words: Text of each word; words not in the template are allowed.
         """
         return self._template(name).substitute(words)
 

@@ -1,9 +1,9 @@
-"""The start of Warp, quietly: its notes go into the log, and nothing to standard output unless it is asked for.
+"""Quiet start of Warp: notes of Warp go to the log; standard output stays empty unless the application asks for lines.
 
-Its native code writes notes, such as that there is no driver, straight to standard error; and Warp greets, and tells of
-each module that it loads, on standard output. An application that has started Warp itself keeps the settings that it
-has, and so does one that has set another `wp.config.log_level` than Warp's own. One that wants the lines asks for them:
-`wp.config.quiet = False` before, or `wp.config.log_level = wp.LOG_INFO` after the first use.
+Warp's native code writes notes, such as "no driver", to standard error; Warp also prints a greeting and a line per
+loaded module on standard output. An application keeps its settings if Warp was started before, or if
+`wp.config.log_level` differs from Warp's default. To see the lines, set `wp.config.quiet = False` before the first use,
+or `wp.config.log_level = wp.LOG_INFO` after.
 """
 
 import logging
@@ -28,11 +28,11 @@ _LOCK = threading.Lock()
 
 
 def start_warp(*, log_notes: bool = True) -> None:
-    """Start Warp, where that has not been done; nothing that it says is lost unless the process dies of it.
+    """Start Warp, if not started; its notes are lost only if the process dies during the start.
 
     Args:
-        log_notes: Whether its notes are logged; a process whose parent has logged them drops them. What others write to
-            standard error meanwhile is passed on as it is.
+        log_notes: Whether to log the notes; a process drops notes already logged by its parent. Other output on
+            standard error during the start is passed on unchanged.
     """
     with _LOCK:
         started = wp._src.context.runtime is not None
@@ -42,8 +42,8 @@ def start_warp(*, log_notes: bool = True) -> None:
 
 
 def _quieten(started: bool) -> None:
-    """Let Warp say nothing on standard output that nobody has asked for."""
-    quiet = getattr(wp.config, "quiet", None)  # Warp of today knows it no more, but applications set it
+    """Keep Warp silent on standard output unless the application asks for lines."""
+    quiet = getattr(wp.config, "quiet", None)  # absent in present Warp, but still set by applications
     if quiet or (quiet is None and not started and wp.config.log_level == wp.LOG_INFO):
         wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING)
 

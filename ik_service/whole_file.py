@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all: under another name first, flushed to the disk, then renamed."""
+"""Complete files or none: a file is written under a temporary name, flushed to the disk, then renamed."""
 
 import os
 import secrets
@@ -18,11 +18,11 @@ def write_whole(
     Args:
         path: The file.
         write: Writes its bytes to a file that is open.
-        unfinished: Name of the file until it is whole, in the same folder; None: a hidden name of its own.
-        mode: Mode of the file, whatever the umask; None: as the umask says.
+        unfinished: Name of the incomplete file, in the same folder; None: a hidden name.
+        mode: Mode of the file, independent of the umask; None: from the umask.
 
     Raises:
-        OSError: The disk does not take it; an earlier file stays.
+        OSError: The write fails; an earlier file stays.
     """
     unfinished = unfinished or path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
     try:
@@ -40,7 +40,7 @@ def write_whole(
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush the names in a folder to the disk, which stores them apart from the files."""
+    """Flush the directory entries of a folder to the disk; file contents are flushed separately."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
