@@ -1,9 +1,9 @@
-"""Robots or worlds that are served by name: built in, or put at run time into a folder.
+"""Catalog of robots or worlds by name: built in, or put at run time into a folder.
 
-Readers get a snapshot and need no lock. A change makes a new snapshot; `refresh` makes one of changes by other
-processes that share the folder. The lock protects the replacement of the snapshot alone and is not held while a text is
-read or the disk works. A request under way keeps what it has. Solvers are cached by the content of a model, never by
-its name.
+Readers get a snapshot and need no lock. Each change makes a new snapshot; `refresh` makes a snapshot after changes by
+other processes, which share the folder. The lock protects only the replacement of the snapshot; no thread holds the
+lock while reading a text or waiting for the disk. A request under way keeps its own snapshot. Solvers are cached by the
+content of a model, never by its name.
 """
 
 import logging
@@ -27,15 +27,15 @@ class Catalog(ABC, Generic[AnyEntry]):
     """Entries by name.
 
     Args:
-        built_in: Those that cannot be changed, by name.
-        store: Folder of those put at run time; None: there are none.
-        max_uploaded: Entries that may be put.
-        uploaders: API keys that may put and delete entries; of several, none may take all room.
+        built_in: Built-in entries by name; they cannot be changed.
+        store: Folder of the entries put at run time; None: no entry can be put.
+        max_uploaded: Largest number of entries put at run time.
+        uploaders: Number of API keys with the right to put and delete entries; if several, no key may take all room.
 
     Attributes:
-        noun: What an entry is.
-        unknown_error: The error that there is no entry of a name.
-        name_error: The error that nothing can be put under a name.
+        noun: Kind of entry in messages: "robot" or "world".
+        unknown_error: Error class for a name without an entry.
+        name_error: Error class for an invalid name.
     """
 
     noun: str
@@ -51,28 +51,28 @@ class Catalog(ABC, Generic[AnyEntry]):
         uploaders: int = 0,
     ) -> None:
         self._store, self._max_uploaded, self._uploaders = store, max_uploaded, uploaders
-        self._is_unreadable = False  # which the log says already
+        self._is_unreadable = False  # True: the log has the error already
         self._lock = threading.Lock()
         self._files: Files = {}
         self._changed_at: int | None = None
         self._version = 0  # of the snapshot
-        self._coming: Mapping[str, AnyEntry] = {}  # whose file is being written
+        self._coming: Mapping[str, AnyEntry] = {}  # entries with a file being written
         self._set(dict(built_in))
         self.refresh()
 
     @abstractmethod
     def _entry_of(self, name: str, text: bytes) -> AnyEntry:
-        """Return the entry of a name that a text has.
+        """Return the entry in a text, under the given name.
 
         Raises:
-            InputError: It is none.
+            InputError: The text is not a valid entry.
         """
 
     def _require_free(self, name: str) -> None:
-        """Refuse a name that something has which stays as it is."""
+        """Refuse the name of a built-in entry."""
 
     def _is_reserved(self, name: str) -> bool:
-        """Return whether what a file of this name has is left out."""
+        """Return whether files of this name are ignored."""
         return False
 
     @property
@@ -84,7 +84,7 @@ class Catalog(ABC, Generic[AnyEntry]):
         """Return an entry.
 
         Raises:
-            UnknownNameError: There is none of that name; the message lists those there are.
+            UnknownNameError: No entry has this name; the message lists all names.
         """
         found = self._served.get(name)
         if found is None:
@@ -93,19 +93,19 @@ class Catalog(ABC, Generic[AnyEntry]):
         return found
 
     def serves(self, name: str) -> bool:
-        """Return whether there is an entry of a name, by the current snapshot."""
+        """Return whether the current snapshot has an entry of this name."""
         return name in self._served
 
     def put(self, name: str, text: bytes, precondition: Precondition) -> tuple[AnyEntry, bool]:
-        """Put an entry, or replace one; return it, and whether its name is new. Blocks for the reader and the disk.
+        """Put or replace an entry; return the entry and whether its name is new. Blocks for the parser and the disk.
 
         Raises:
-            UploadsDisabledError: Nothing can be put here.
-            InputError: Nothing can be put under this name, or the text has none; the class says which of the two.
-            KeyRightsError: Another API key has put the one of this name.
-            CatalogFullError: As many as allowed have been put, by all or by this API key.
+            UploadsDisabledError: This service accepts no uploads.
+            InputError: The name is invalid (`name_error`), or the text is not a valid entry.
+            KeyRightsError: Another API key has put the entry of this name.
+            CatalogFullError: All API keys together, or this key, have put as many entries as allowed.
             StaleEntryError: The precondition does not hold.
-            CatalogStorageError: The disk does not take it; a CatalogStorageFullError where it has no room.
+            CatalogStorageError: The disk refuses the file; CatalogStorageFullError if the disk is full.
         """
         self.require_changeable(name)
         assert self._store is not None  # the catalog is open
@@ -128,7 +128,7 @@ class Catalog(ABC, Generic[AnyEntry]):
         return entry, is_new
 
     def _check_put(self, store: FileStore, name: str, precondition: Precondition) -> bool:
-        """Refuse to put an entry that may not be; return whether its name is new."""
+        """Check the precondition, the owner and the free room for an entry; return whether its name is new."""
         current = self._served.get(name)
         precondition.check(self.noun, name, current)
         if current is not None:
@@ -149,22 +149,22 @@ class Catalog(ABC, Generic[AnyEntry]):
         return True
 
     def _require_own(self, store: FileStore, name: str, precondition: Precondition) -> None:
-        """Refuse to change an entry that another API key has put."""
+        """Refuse to change an entry of another API key."""
         if precondition.owner is not None and store.owner(name) not in (None, precondition.owner):
             raise KeyRightsError(
                 f"{self.noun.capitalize()} '{name}' was put with another API key, which alone may replace or delete it."
             )
 
     def delete(self, name: str, precondition: Precondition) -> None:
-        """Delete an entry that was put. Blocks for the disk.
+        """Delete an uploaded entry. Blocks for the disk.
 
         Raises:
-            UploadsDisabledError: Nothing can be deleted here.
-            InputError: Nothing can be put under this name.
-            UnknownNameError: There is none of that name.
+            UploadsDisabledError: This service accepts no changes of the catalog.
+            InputError: The name is invalid or built in.
+            UnknownNameError: No entry has this name.
             StaleEntryError: The precondition does not hold.
-            KeyRightsError: Another API key has put it.
-            CatalogStorageError: The disk does not let it go.
+            KeyRightsError: Another API key has put the entry.
+            CatalogStorageError: The disk refuses to delete the file.
         """
         self.require_changeable(name)
         assert self._store is not None  # the catalog is open
@@ -176,11 +176,11 @@ class Catalog(ABC, Generic[AnyEntry]):
             self._swap(self._store, name, None)
 
     def require_changeable(self, name: str) -> None:
-        """Refuse to change an entry that cannot be put or deleted at all.
+        """Refuse a change that no API key can make under this name.
 
         Raises:
-            UploadsDisabledError: Nothing can be put or deleted here.
-            InputError: Nothing can be put under this name.
+            UploadsDisabledError: This service accepts no changes of the catalog.
+            InputError: The name is invalid or built in.
         """
         if not self._uploaders:
             raise UploadsDisabledError(
@@ -209,15 +209,15 @@ class Catalog(ABC, Generic[AnyEntry]):
             return
         try:
             while not self._read_changes(self._store):
-                pass  # the snapshot changed meanwhile; what was read may be older
+                pass  # the snapshot changed during the read; the files just read may be older
             self._is_unreadable = False
         except OSError as error:
-            if not self._is_unreadable:  # once, though each request looks
+            if not self._is_unreadable:  # log once, although each request checks the folder
                 self._is_unreadable = True
                 _logger.error("The folder of the catalog cannot be read: %s.", error.strerror)
 
     def _read_changes(self, store: FileStore) -> bool:
-        """Read changes of the folder into a new snapshot; return False where another was made meanwhile."""
+        """Read changes of the folder into a new snapshot; return False if another thread made a snapshot first."""
         version, changed_at, files = self._version, store.changed_at(), store.files()
         served = None if files == self._files else self._read(store, files)
         with self._lock:
@@ -230,7 +230,7 @@ class Catalog(ABC, Generic[AnyEntry]):
         return True
 
     def _swap(self, store: FileStore, name: str, entry: AnyEntry | None) -> None:
-        """Make a snapshot with an entry whose file was written, or without one whose file was deleted."""
+        """Make a snapshot with the entry of a written file, or without the entry of a deleted file."""
         state = store.files().get(name)
         with self._lock:
             served, files = dict(self._served), dict(self._files)
@@ -243,7 +243,7 @@ class Catalog(ABC, Generic[AnyEntry]):
             self._set(served)
 
     def _read(self, store: FileStore, files: Files) -> dict[str, AnyEntry]:
-        """Read the entries whose files are new or changed, and leave out those whose files are gone."""
+        """Read new and changed files; drop the entries of deleted files."""
         served = {name: entry for name, entry in self._served.items() if not entry.is_put}
         noun = self.noun.capitalize()
         for name, state in files.items():

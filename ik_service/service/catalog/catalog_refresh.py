@@ -1,7 +1,7 @@
-"""Keeps a catalog up to date for an event loop, which never waits for the disk or the parser.
+"""Refresh of a catalog for an event loop, which never waits for the disk or the parser.
 
-A request compares the folder's time of change. Where it differs, a thread reads the folder, once for all requests that
-came before it began.
+Each request compares the folder's time of change. If the time differs, a thread reads the folder, once for all requests
+received before the read begins.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ class CatalogRefresh(Generic[AnyCatalog]):
         self._until = 0.0  # when requests stop waiting for the running one
 
     async def current(self, name: str | None = None) -> AnyCatalog:
-        """Return the catalog as the folder is now; an earlier state where the refresh takes long.
+        """Return the catalog with the current files of the folder, or an earlier state if the refresh takes long.
 
         Args:
-            name: Of the entry that the request is about; None for others.
+            name: Name of the entry in the request; None if the request names no entry.
         """
         if not self._catalog.is_current():
             if self._next is None:

@@ -1,4 +1,4 @@
-"""Entries of a catalog by name, and preconditions of a caller who changes an entry."""
+"""Entries of a catalog, and preconditions (ETags) for changes of an entry."""
 
 import hashlib
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from ik_service.service.schema.robot import Source
 
 
 class Entry(Protocol):
-    """Something that is kept by name."""
+    """Robot or world in a catalog."""
 
     @property
     def is_put(self) -> bool:
@@ -30,12 +30,12 @@ class Entry(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ServedRobot:
-    """A robot that is served.
+    """Robot in the catalog.
 
     Attributes:
         model: The robot.
-        source: Whether it is built in or was put.
-        urdf: Its URDF as it was put; None where it was not read from one.
+        source: Origin of the robot: built in or uploaded.
+        urdf: URDF of the robot, byte for byte; None if the robot was not read from a URDF.
     """
 
     model: RobotModel
@@ -59,17 +59,17 @@ class ServedRobot:
 
     @cached_property
     def ends(self) -> str:
-        """Its links that carry no other, as text; the first page of the service asks for them with every call."""
+        """Names of the leaf links, as text; cached because each call of the first page needs this text."""
         return ", ".join(leaf_links(self.model))
 
 
 @dataclass(frozen=True, eq=False)
 class KeptWorld:
-    """A world that was put.
+    """Uploaded world.
 
     Attributes:
         world: The world.
-        text: It as MessagePack.
+        text: The world as MessagePack.
     """
 
     world: World
@@ -77,7 +77,7 @@ class KeptWorld:
 
     @property
     def is_put(self) -> bool:
-        """All are."""
+        """Return True: no world is built in."""
         return True
 
     @cached_property
@@ -92,11 +92,11 @@ def _tag_of(text: bytes) -> str:
 
 @dataclass(frozen=True)
 class Precondition:
-    """Preconditions of a caller who changes or reads an entry (RFC 9110, section 13), and the caller.
+    """Precondition of a change or read of an entry (RFC 9110, section 13), with the caller's API key.
 
     Attributes:
-        if_match: Entity tags, one of which it has; `*`: it exists.
-        if_none_match: Entity tags, none of which it has; `*`: it does not exist.
+        if_match: Allowed entity tags of the entry; `*`: the entry must exist.
+        if_none_match: Forbidden entity tags of the entry; `*`: the entry must not exist.
         owner: Name of the caller's API key; None for the service itself, which may change every entry.
     """
 
@@ -105,15 +105,15 @@ class Precondition:
     owner: Owner = None
 
     def check(self, noun: str, name: str, current: Entry | None) -> None:
-        """Refuse to change an entry that is not as expected.
+        """Check the precondition against the current entry.
 
         Args:
-            noun: What it is, for the message.
-            name: Its name.
-            current: The entry; None where there is none of the name.
+            noun: Kind of entry for the message: "robot" or "world".
+            name: Name of the entry.
+            current: The entry; None if no entry has this name.
 
         Raises:
-            StaleEntryError: It is not.
+            StaleEntryError: The entry does not meet the precondition.
         """
         one = f"{noun.capitalize()} '{name}'"
         if current is not None and _names(self.if_none_match, current):
@@ -125,9 +125,9 @@ class Precondition:
                 raise StaleEntryError(f"{one} has changed: its ETag is {current.etag}.")
 
     def is_known(self, noun: str, name: str, current: Entry) -> bool:
-        """Return whether the caller has an entry that is to be shown; `if_match` is checked as for a change."""
+        """Return whether the caller already has this version of the entry; check `if_match` as for a change."""
         Precondition(self.if_match).check(noun, name, current)
-        return _names((self.if_none_match or "").replace("W/", ""), current)  # for GET, weak tags do as well
+        return _names((self.if_none_match or "").replace("W/", ""), current)  # GET accepts weak tags, too
 
 
 def _names(header: str | None, entry: Entry) -> bool:

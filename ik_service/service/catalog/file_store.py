@@ -1,9 +1,9 @@
-"""A folder of what was put at run time, robots or worlds: one file each, written whole or not at all.
+"""Folder of uploaded robots or worlds: one file per entry, written completely or not at all.
 
-A second file beside it has the name of the API key that put it; what has none belongs to nobody.
+A second file per entry names the owner: the API key of the upload. An entry without this file has no owner.
 
-Several processes may share the folder: a process locks it to change it, and others see a change by the folder's time of
-change.
+Several processes may share the folder. A process locks the folder before a change; other processes see the change by
+the folder's time of change.
 """
 
 import errno
@@ -38,10 +38,10 @@ _logger = logging.getLogger(__name__)
 
 @contextmanager
 def disk_errors() -> Iterator[None]:
-    """Raise errors of the disk as those of the catalog.
+    """Convert OSError into errors of the catalog.
 
     Raises:
-        CatalogStorageError: The disk does not take the change; a CatalogStorageFullError where it has no room.
+        CatalogStorageError: The disk refuses the change; CatalogStorageFullError if the disk is full.
     """
     try:
         yield
@@ -58,9 +58,9 @@ class FileStore:
     """Files by name in a folder.
 
     Args:
-        folder: The folder; made where it does not exist.
-        noun: What they have: a key of `SUFFIXES`.
-        most_bytes: Longer files are cut off, by a byte behind as many.
+        folder: The folder; created if missing.
+        noun: Kind of entries: a key of `SUFFIXES`.
+        most_bytes: Largest allowed file; `text` returns at most one byte more.
 
     Raises:
         InputError: The folder cannot be made or read.
@@ -70,7 +70,7 @@ class FileStore:
         self._folder, self._noun, self._suffix, self._most_bytes = folder, noun, SUFFIXES[noun], most_bytes
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with self.alone():  # writers hold the lock: unfinished files are left from processes that ended
+            with self.alone():  # writers hold the lock, so an unfinished file is from a process that died
                 unfinished = [path for path in folder.iterdir() if path.name.endswith(UNFINISHED)]
                 for path in unfinished:
                     _logger.warning("Upload %s was cut off before it was complete; it is removed.", path.name)
@@ -94,17 +94,17 @@ class FileStore:
             os.close(descriptor)
 
     def changed_at(self) -> int | None:
-        """Return the time of the last change of the folder; None where a later change may have the same time."""
+        """Return the time of the last change of the folder [ns]; None if a later change may have the same time."""
         changed = self._folder.stat().st_mtime_ns
         return changed if time.time_ns() - changed > _SETTLED_NS else None
 
     def files(self) -> Files:
-        """Return the files in the folder, sorted by name; those of no suffix are logged once and ignored."""
+        """Return the files in the folder, sorted by name; files with another name are logged once and ignored."""
         found = {}
         for entry in sorted(os.scandir(self._folder), key=lambda entry: entry.name):
             name = entry.name.removesuffix(self._suffix)
             if entry.name.endswith((OWNER, *SUFFIXES.values())) and name == entry.name:
-                continue  # of the other noun
+                continue  # a file of the other kind
             if name == entry.name or not ENTRY_NAME.fullmatch(name):
                 if not entry.name.endswith(UNFINISHED) and entry.name not in self._misnamed:
                     self._misnamed.add(entry.name)
@@ -118,7 +118,7 @@ class FileStore:
         return found
 
     def text(self, name: str) -> bytes | None:
-        """Return what a file has; None, and a line in the log, where it cannot be read."""
+        """Return the content of a file; log an error and return None if the file cannot be read."""
         try:
             with open(self._path(name), "rb", opener=_open_at_once) as file:
                 return file.read(self._most_bytes + 1)
@@ -127,18 +127,18 @@ class FileStore:
             return None
 
     def write(self, name: str, text: bytes) -> None:
-        """Write a file, in place of the one of that name.
+        """Write or replace a file.
 
         Raises:
-            OSError: The disk does not take it; what was there before stays.
+            OSError: The disk refuses the file; the earlier file stays.
         """
         write_whole(self._path(name), lambda file: file.write(text))
 
     def owner(self, name: str) -> Owner:
-        """Return the name of the API key that put a file; None where it belongs to nobody.
+        """Return the owner of a file: the name of an API key; None if the file has no owner.
 
         Raises:
-            OSError: It cannot be read.
+            OSError: The file with the owner cannot be read.
         """
         try:
             with open(self._owner_path(name), errors="replace", opener=_open_at_once) as file:
@@ -147,10 +147,10 @@ class FileStore:
             return None
 
     def set_owner(self, name: str, owner: Owner) -> None:
-        """Note who puts a file that is not there yet.
+        """Store the owner of a new file; None removes the owner.
 
         Raises:
-            OSError: The disk does not take it.
+            OSError: The disk refuses the change.
         """
         if owner is None:
             self._owner_path(name).unlink(missing_ok=True)
@@ -158,17 +158,17 @@ class FileStore:
             write_whole(self._owner_path(name), lambda file: file.write(owner.encode()))
 
     def delete(self, name: str) -> None:
-        """Remove a file, and the note of its owner.
+        """Delete a file and the file with its owner.
 
         Raises:
-            OSError: The disk does not let it go.
+            OSError: The disk refuses the change.
         """
         self._path(name).unlink(missing_ok=True)
         self._owner_path(name).unlink(missing_ok=True)
         sync_folder(self._folder)
 
     def _path(self, name: str) -> Path:
-        assert ENTRY_NAME.fullmatch(name)  # checked by the catalog; no path must come through
+        assert ENTRY_NAME.fullmatch(name)  # the catalog checks the name; a path here would leave the folder
         return self._folder / f"{name}{self._suffix}"
 
     def _owner_path(self, name: str) -> Path:
@@ -176,5 +176,5 @@ class FileStore:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open a file; to open a pipe does not wait until somebody writes to it."""
+    """Open a file without blocking: a named pipe would block until another process writes."""
     return os.open(path, flags | os.O_NONBLOCK)

@@ -1,4 +1,4 @@
-"""The robots that are served: built-in ones, and those put at run time as URDF."""
+"""Catalog of robots: built in, or uploaded as URDF at run time."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +14,7 @@ from ik_service.service.errors.exceptions import ReadOnlyRobotError, RobotNameEr
 
 
 def robot_store(folder: Path) -> FileStore:
-    """Return the folder of the robots that were put.
+    """Return the folder of uploaded robots.
 
     Raises:
         InputError: The folder cannot be made or read.
@@ -27,9 +27,9 @@ class RobotCatalog(Catalog[ServedRobot]):
 
     Args:
         models: Built-in robots, by name.
-        store: Folder of robots put at run time; None: there are none.
-        max_uploaded: Robots that may be put.
-        uploaders: API keys that may put and delete robots.
+        store: Folder of uploaded robots; None: no robot can be uploaded.
+        max_uploaded: Largest number of uploaded robots.
+        uploaders: Number of API keys with the right to put and delete robots.
     """
 
     noun, unknown_error, name_error = "robot", UnknownRobotError, RobotNameError
@@ -46,7 +46,7 @@ class RobotCatalog(Catalog[ServedRobot]):
         super().__init__(built_in, store, max_uploaded=max_uploaded, uploaders=uploaders)
 
     def _entry_of(self, name: str, text: bytes) -> ServedRobot:
-        return ServedRobot(replace(read_uploaded(text), name=name), "uploaded", text)  # the name that callers know
+        return ServedRobot(replace(read_uploaded(text), name=name), "uploaded", text)  # the name in the URL
 
     def _require_free(self, name: str) -> None:
         served = self._served.get(name)

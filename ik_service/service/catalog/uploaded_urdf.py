@@ -1,4 +1,4 @@
-"""The URDF of a robot: read from an upload, with the limits of one, or found for a built-in robot."""
+"""URDF of a robot: read from an upload within its limits, or found for a built-in robot."""
 
 import dataclasses
 import re
@@ -16,22 +16,22 @@ PUT_DISTANCES_MAX = 20_000_000
 """Distances that are looked at to choose its pairs."""
 
 _DEFAULTS = {"constraints": "read", "collision": "ignore"}
-_CHOICES = re.compile(rb'\n<\?ik_service((?: [a-z]+="[a-z]+")+)\?>\n\Z')  # an instruction: other readers pass it over
+_CHOICES = re.compile(rb'\n<\?ik_service((?: [a-z]+="[a-z]+")+)\?>\n\Z')  # XML instruction: other readers ignore it
 
 
 def built_in_urdf(name: str, model: RobotModel) -> bytes | None:
-    """Return the URDF of a model where it is the built-in robot of that name, None otherwise."""
+    """Return the URDF of a built-in robot; None if the model is not the built-in robot of this name."""
     if name not in builtin_robot_names():
         return None
     return builtin_urdf(name) if load_robot(name).content_hash == model.content_hash else None
 
 
 def with_choices(text: bytes, **choices: str | None) -> bytes:
-    """Return the text of a URDF with a line at its end that says what of it is to be read, where that is not the usual.
+    """Return a URDF with reading options in a line at its end; default options need no line.
 
     Args:
-        text: The text; what a line says that it has already holds where nothing is chosen.
-        choices: Words by `constraints` and `collision`, None where nothing is chosen.
+        text: The URDF. Options in its last line stay valid unless chosen anew.
+        choices: Values of `constraints` and `collision`; None keeps the earlier value.
     """
     chosen = {name: word for name, word in choices.items() if word is not None}
     if not chosen:
@@ -49,11 +49,11 @@ def _choices_of(text: bytes) -> dict[str, str]:
 
 
 def read_uploaded(text: bytes) -> RobotModel:
-    """Return the robot in a URDF that was put.
+    """Return the robot in an uploaded URDF.
 
     Raises:
         MjcfRefusedError: The text is MJCF.
-        RobotFileError: The text is no robot, or one with too many DOFs.
+        RobotFileError: The text is not a robot, or the robot has too many DOFs.
     """
     try:
         choices = _choices_of(text)
@@ -75,10 +75,10 @@ def read_uploaded(text: bytes) -> RobotModel:
 
 
 def _with_collision_model(model: RobotModel, text: bytes) -> RobotModel:
-    """Return the robot with the spheres that are its collision shapes; where it has others, a warning says so.
+    """Return the robot with its collision spheres; other collision shapes give a warning and no collision model.
 
     Raises:
-        RobotFileError: There are too many.
+        RobotFileError: The robot has too many spheres.
     """
     shapes = {link.name: link.shapes for link in read_urdf(text, reads_constraints=False).links}
     spheres = {

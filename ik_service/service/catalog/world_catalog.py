@@ -1,4 +1,4 @@
-"""The worlds that are kept: put at run time, and named by requests."""
+"""Catalog of worlds: uploaded at run time, used by requests through their names."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ KEPT_LIMITS = WorldLimits(MAX_KEPT_OBJECTS, MAX_KEPT_NODES, "a world that is kep
 
 
 def world_store(folder: Path) -> FileStore:
-    """Return the folder of the worlds that were put.
+    """Return the folder of uploaded worlds.
 
     Raises:
         InputError: The folder cannot be made or read.
@@ -28,7 +28,7 @@ def world_store(folder: Path) -> FileStore:
 
 
 def world_text(world: World) -> bytes:
-    """Return a world as it is kept."""
+    """Return a world as MessagePack, the format of its file."""
     return MsgpackCodec().encode(world_document(world))
 
 
@@ -36,9 +36,9 @@ class WorldCatalog(Catalog[KeptWorld]):
     """Worlds by name; see `Catalog`.
 
     Args:
-        store: Folder of the worlds; None: there are none.
-        max_uploaded: Worlds that may be put.
-        uploaders: API keys that may put and delete worlds.
+        store: Folder of the worlds; None: no world can be uploaded.
+        max_uploaded: Largest number of uploaded worlds.
+        uploaders: Number of API keys with the right to put and delete worlds.
     """
 
     noun, unknown_error, name_error = "world", UnknownWorldError, WorldNameError
