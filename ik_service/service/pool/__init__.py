@@ -1,4 +1,4 @@
-"""The thread that owns the solvers of a device, and compiling in a process of its own for requests that wait.
+"""Solver thread of a device, and a separate process for the compilation of kernels.
 
 No web framework is imported here.
 """

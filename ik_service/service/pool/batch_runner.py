@@ -1,4 +1,4 @@
-"""Solving batches in the solver's thread: which problems are still wanted, their results, and errors."""
+"""Solution of batches in the solver thread: selection of live requests, results and errors."""
 
 import logging
 import threading
@@ -21,15 +21,15 @@ _logger = logging.getLogger(__name__)
 
 
 class BatchRunner:
-    """Solves batches and sets the answers of their requests. It belongs to the solver's thread.
+    """Solves batches and sets the answers of their requests. Belongs to the solver thread.
 
     Args:
         solver_cache: The solvers.
-        queue: The queue that batches come from.
-        changed: Has the lock of the queue.
-        gate: Fails the requests whose code cannot be compiled.
+        queue: Source of the batches.
+        changed: Condition with the lock of the queue.
+        gate: Fails requests with code that cannot be compiled.
         batch_sizer: Records the times of batches.
-        observer: Is notified of what is solved and dropped.
+        observer: Receives solved batches and dropped requests.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class BatchRunner:
         self._gate, self._batch_sizer, self._observer = gate, batch_sizer, observer
 
     def run(self, shares: tuple[BatchShare, ...]) -> None:
-        """Solve a batch without the requests that are cancelled or cannot meet their deadline; charge its owners."""
+        """Solve a batch and charge its owners; drop cancelled requests and requests that would miss their deadline."""
         started_at = time.monotonic()
         kept: list[BatchShare] = []
         dropped: list[QueuedRequest] = []
@@ -65,7 +65,7 @@ class BatchRunner:
         self.expire(dropped)
 
     def expire(self, queued_requests: Sequence[QueuedRequest]) -> None:
-        """Set the errors of requests that are past their deadline, or were cancelled."""
+        """Set the errors of expired and cancelled requests."""
         for queued in queued_requests:
             queued.fail(queued.expired_error(time.monotonic(), self._gate.seconds_left(queued.owner)))
         if queued_requests:
@@ -77,16 +77,16 @@ class BatchRunner:
         return share.queued.deadline <= now + left * self._batch_sizer.least_seconds(share.queued.key)
 
     def _solve(self, shares: Sequence[BatchShare]) -> None:
-        """Solve a batch and keep the results; where the solver refuses it, solve its requests one by one.
+        """Solve a batch and keep the results; if the solver refuses the batch, solve its requests one by one.
 
         Raises:
-            SolverLostError: The device works no more; the batch is not answered.
+            SolverLostError: The device has failed; the batch gets no answer.
         """
         robot, started_at = shares[0].queued.robot, time.monotonic()
         try:
             requests = [share.queued.request.part(share.rows) for share in shares]
             result = self.solver_cache.solve_together(robot, requests, shares[0].queued.owner)
-        except Exception as error:  # objectives, Warp and compilers raise anything; callers get it, the thread goes on
+        except Exception as error:  # objectives, Warp, compilers: any error; callers get the error, the thread goes on
             if len(shares) > 1 and isinstance(error, InputError):
                 for share in shares:
                     self._solve([share])
@@ -113,7 +113,7 @@ class BatchRunner:
                 continue
             try:
                 share.queued.keep(result, rows, started_at, ended_at)
-            except Exception as error:  # noqa: BLE001  # such as too little memory: this caller gets it, the answers of the others are complete
+            except Exception as error:  # noqa: BLE001  # for example too little memory: only this caller fails
                 self._fail(share.queued, error)
         notify(self._observer.solved, robot, shares, result, ended_at - started_at)
 

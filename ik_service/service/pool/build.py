@@ -1,4 +1,4 @@
-"""A build: the kernels that one kind of request needs, compiled step by step."""
+"""Build of the kernels for one kind of request, compiled step by step."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from ik_service.service.queue.solve_request import SolveRequest
 
 
 class BuildEnd(Enum):
-    """The end of a build."""
+    """Outcome of a build."""
 
     COMPILED = "the kernels are compiled, or the solver refuses the request itself"
     ABANDONED = "no request waited for it, or a step took too long"
@@ -25,13 +25,13 @@ class Build:
 
     Attributes:
         robot: The robot.
-        sample: The smallest request that needs them: one problem for each pattern of active rows.
-        mark: The file that says that they are compiled.
-        owner: Owner of the first request for them.
-        on_end: Called with the way it ended.
-        owners: Returns the owners of requests that still wait for them.
-        made: Finished steps.
-        deaths: Processes that have died while they compiled it.
+        sample: Smallest request for all these kernels: one problem per pattern of active rows.
+        mark: File that marks the kernels as compiled.
+        owner: Owner of the first request for the kernels.
+        on_end: Called with the outcome.
+        owners: Returns the owners of requests still waiting for the kernels.
+        made: Number of finished steps.
+        deaths: Number of processes that died during this build.
     """
 
     robot: RobotModel
@@ -45,10 +45,10 @@ class Build:
 
     @property
     def left(self) -> int:
-        """Steps that are left: one for each pattern and, where there are several, one for all patterns together."""
+        """Number of steps left: one per pattern and, for several patterns, one with all patterns together."""
         patterns = self.sample.problem_count
         return (patterns + 1 if patterns > 1 else 1) - self.made
 
     def step(self) -> SolveRequest:
-        """Return the request that compiles the kernels of the next step."""
+        """Return the request for the kernels of the next step."""
         return self.sample if self.left == 1 else self.sample.part(slice(self.made, self.made + 1))

@@ -1,8 +1,8 @@
-"""The process that compiles kernels: it receives requests, solves them, and reports the end of each.
+"""Builder process: receives requests, solves them so that their kernels are compiled, and reports each outcome.
 
-It shares nothing with the service, so it can be killed at any time. Unfinished kernels in the cache are removed then,
-and after a failed build. Compilers write thousands of lines to standard error; they are captured, and the first
-characters are part of the error.
+The process shares no state with the service and can be killed at any time. Unfinished kernels are removed from the
+cache after a kill and after a failed build. Compilers write thousands of lines to standard error; the process captures
+these lines and puts the first characters into the error.
 """
 
 import multiprocessing
@@ -39,18 +39,18 @@ CLOCK_S = 2.0
 
 
 class BuilderProcess:
-    """A process that compiles, as its parent sees it.
+    """Parent's handle of a builder process.
 
     Args:
         device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
-        yields: Whether it runs only while a core has nothing else to do.
+        yields: Whether the process runs only on idle cores.
 
     Raises:
-        OSError: It cannot be started.
+        OSError: The process cannot be started.
     """
 
     def __init__(self, device: str, *, yields: bool = False) -> None:
-        # Spawned: a fork would inherit the state of Warp, and of threads that it does not have.
+        # Spawned: a fork would copy the state of Warp and of threads, but not the threads.
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         arguments = (theirs, device, wp.config.log_level, yields)
@@ -65,7 +65,7 @@ class BuilderProcess:
         self._started_at = time.time()
 
     def begin(self, robot: RobotModel, sample: SolveRequest, mark: Path | None) -> None:
-        """Send a request to solve, and the mark to set afterwards.
+        """Send a request, and the mark to set after the compilation.
 
         Raises:
             OSError: The process has ended.
@@ -73,10 +73,10 @@ class BuilderProcess:
         self._connection.send((robot, sample, mark))
 
     def is_finished(self, patience_s: float) -> bool:
-        """Wait for the request that was sent; return whether it is finished.
+        """Wait for the current request; return whether the request is finished.
 
         Args:
-            patience_s: How long to wait [s].
+            patience_s: Longest wait [s].
 
         Raises:
             BuildFailedError: The code cannot be compiled; the process goes on.
@@ -102,26 +102,26 @@ class BuilderProcess:
 
 
 class BuildFailedError(Exception):
-    """The compiler rejects the code; the message has the start of its output."""
+    """The compiler rejects the code; the message has the start of the compiler's output."""
 
 
 def is_build_failure(error: Exception) -> bool:
-    """Return whether an error, of this package or of Warp, means that a compiler has rejected code."""
+    """Return whether an error of this package or of Warp reports a failed compilation."""
     return isinstance(error, KernelBuildError) or "kernel build failed" in str(error)
 
 
 def fill_caches(connection: Connection, device: str, log_level: int, yields: bool) -> None:
-    """Solve the requests that are sent, one after the other; runs in the process."""
+    """Solve requests from the parent, one after the other; runs in the builder process."""
     for sig in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(sig, signal.SIG_IGN)  # a terminal sends them to all processes; the parent ends this one
+        signal.signal(sig, signal.SIG_IGN)  # a terminal signals all processes; the parent ends this process
     if yields:
         os.nice(19)
         with suppress(AttributeError, OSError):  # Linux only, and not in every container
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-            Path("/proc/self/oom_score_adj").write_text("1000")  # the first that ends where memory is short
+            Path("/proc/self/oom_score_adj").write_text("1000")  # the first process to be killed when memory is short
     end_with_parent()
-    wp.config.log_level = log_level  # Warp writes to standard output, which in a container is the log
-    start_warp(log_notes=False)  # the parent has logged them
+    wp.config.log_level = log_level  # Warp writes to standard output: the log of a container
+    start_warp(log_notes=False)  # the parent has logged the notes
     started_at = time.time()
     with suppress(EOFError):
         while True:
@@ -135,11 +135,11 @@ def fill_caches(connection: Connection, device: str, log_level: int, yields: boo
 def fill_cache(
     robot: RobotModel, sample: SolveRequest, device: str, mark: Path | None
 ) -> BuildFailedError | KernelCacheError | None:
-    """Solve a request, so that its kernels are in the cache; runs in the process.
+    """Solve a request to put its kernels into the cache; runs in the builder process.
 
     Returns:
-        The error where code cannot be compiled or kept. None otherwise, also where the solver refuses the request: the
-        solver's thread then gets the same error, and passes it to the caller.
+        Error of the compilation or of the kernel cache; None otherwise. None also if the solver refuses the request:
+        the solver thread then gets the same refusal and passes the error to the caller.
     """
     with captured_output() as compiler_output:
         try:
@@ -150,7 +150,7 @@ def fill_cache(
             return KernelCacheError(str(error))
         except IKError:
             return None
-        except Exception as error:  # noqa: BLE001  # Warp and its compilers raise anything, bare Exception too
+        except Exception as error:  # noqa: BLE001  # Warp and its compilers raise any error, bare Exception too
             fault = error
         else:
             fault = None
@@ -165,11 +165,11 @@ def fill_cache(
 
 
 def need_kernels(robot: RobotModel, sample: SolveRequest, device: str) -> None:
-    """Solve a sample, and what a solve like it may need further: errors are those of a solve.
+    """Solve a sample and its possible follow-up solves, so that all their kernels are compiled; errors as in a solve.
 
-    Islands that touch each other are combined anew from several solutions of each. Where targets are not met beside
-    postures and the like, they are solved for alone. Of a robot that closes loops, those who give no start and no
-    limits may start where loops are open.
+    Follow-up solves: several solutions per island, to recombine colliding islands; targets alone, if lower-priority
+    objectives keep the solver from the targets; starts with open loops, for robots with closed loops and requests
+    without start and limits.
     """
     cache = SolverCache(device)
     cache.solve(robot, sample)
@@ -181,13 +181,13 @@ def need_kernels(robot: RobotModel, sample: SolveRequest, device: str) -> None:
         with suppress(IKError):
             cache.solve(robot, replace(sample, objectives=()))
     if robot.collision_model is not None and robot.trees.ntree > 1:
-        with suppress(IKError):  # not every kind of request has several solutions
+        with suppress(IKError):  # some kinds of requests do not support several solutions
             cache.solve(robot, replace(sample, options=replace(sample.options, solutions=2, repair=False)))
 
 
 @contextmanager
 def captured_output() -> Iterator[list[str]]:
-    """Capture standard output and error, of native code too; the list is filled at the end."""
+    """Capture standard output and standard error, also of native code; the list is filled at the end."""
     compiler_output: list[str] = []
     with tempfile.TemporaryFile() as file, _redirected(file.fileno(), (1, 2)):
         try:
@@ -204,7 +204,7 @@ def captured_output() -> Iterator[list[str]]:
 def _redirected(to: int, descriptors: tuple[int, ...]) -> Iterator[None]:
     kept = {}
     for descriptor in descriptors:
-        with suppress(OSError):  # it is closed
+        with suppress(OSError):  # the descriptor is closed
             kept[descriptor] = os.dup(descriptor)
             os.dup2(to, descriptor)
     try:
@@ -216,11 +216,11 @@ def _redirected(to: int, descriptors: tuple[int, ...]) -> Iterator[None]:
 
 
 def remove_unfinished_kernels(pid: int, since: float) -> None:
-    """Remove the unfinished kernels of a process from the cache; Warp puts its id into their names.
+    """Remove the unfinished kernels of a process from the cache; Warp puts the process id into their names.
 
     Args:
-        pid: Id of the process; a process on another machine may have the same one.
-        since: Start of the process on the clock of the file system [s].
+        pid: Id of the process; a process on another machine may have the same id.
+        since: Start of the process on the clock of the file system [s]; older kernels stay.
     """
     for folder in kernel_cache.folder().glob(f"*_p{pid}_t*"):
         with suppress(OSError):
@@ -229,9 +229,9 @@ def remove_unfinished_kernels(pid: int, since: float) -> None:
 
 
 def end_with_parent() -> None:
-    """End this process when its parent ends, however that ends; runs in the process."""
+    """End this process when its parent ends for any reason; runs in the builder process."""
     parent = multiprocessing.parent_process()
-    assert parent is not None  # this process was started by one
+    assert parent is not None  # a parent has started this process
 
     def watch() -> None:
         parent.join()

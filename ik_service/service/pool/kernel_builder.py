@@ -1,14 +1,14 @@
-"""Compiling in a process of its own, while the solver's thread goes on with requests whose kernels are compiled.
+"""Compilation in a builder process; meanwhile the solver thread serves requests with compiled kernels.
 
-    first request that needs certain kernels -> the process solves a small sample of it -> kernels in the cache, and a
-    mark that they are compiled -> the solver's thread loads them
+    first request for new kernels -> the builder process solves a small sample -> kernels in the cache, and a mark ->
+    the solver thread loads the kernels
 
-Builds are compiled in steps of one pattern of active rows, which needs one or two kernels. After each step it is the
-turn of another owner and, among the builds of one owner, of another build, so a request that needs many kernels does
-not delay the others. A build that no request waits for is abandoned when its turn comes, and a step that takes too long
-is ended with its process; finished kernels stay in the cache. Where the process dies, a new one goes on with the step,
-`RESTARTS_MOST` times for one build; then the build has failed. If kernels were removed but their mark was not, the
-solver's thread compiles them again.
+A build is compiled in steps. Each step has one pattern of active rows, with one or two kernels. After each step another
+owner gets the next turn; among the builds of one owner, another build does. So a request with many kernels does not
+delay other requests. A build without waiting requests is abandoned at its next turn. A step beyond the time limit is
+ended with its process; finished kernels stay in the cache. If the process dies, a new process repeats the step, at most
+`RESTARTS_MOST` times per build; then the build has failed. If kernels were removed but their mark was not, the solver
+thread compiles the kernels again.
 """
 
 import logging
@@ -41,12 +41,12 @@ _logger = logging.getLogger(__name__)
 
 
 class KernelBuilder:
-    """Compiles kernels for requests, step by step, in a thread that ends when no builds are left.
+    """Compiles kernels for requests, step by step, in a thread; the thread ends after the last build.
 
     Args:
         device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
         turn_s: Longest time of a step while other builds wait [s].
-        yields: Whether it compiles only while a core has nothing else to do, and says at level DEBUG what fails.
+        yields: Whether to compile only on idle cores and to log failures at level DEBUG.
     """
 
     def __init__(self, device: str, *, turn_s: float = TURN_S, yields: bool = False) -> None:
@@ -70,16 +70,16 @@ class KernelBuilder:
         *,
         owner: Owner = None,
     ) -> None:
-        """Compile the kernels that a request needs.
+        """Compile the kernels of a request.
 
-        Code that the compiler rejects ends as failed and is not compiled again, and so does code of which the process
-        dies: in the solver's thread it would hold up all others.
+        A build fails, without another attempt, if the compiler rejects the code or if the process keeps dying: the
+        same code would block the solver thread.
 
         Args:
             robot: The robot.
             request: The request.
-            on_end: Called once with the way the build ended, from any thread.
-            owners: Returns the owners of requests that wait for the kernels; called from any thread.
+            on_end: Called once with the outcome of the build, from any thread.
+            owners: Returns the owners of requests waiting for the kernels; called from any thread.
             owner: Owner of the request.
 
         Raises:
@@ -98,9 +98,9 @@ class KernelBuilder:
             self._waiting.append(build)
 
     def seconds_left(self, owner: Owner) -> float:
-        """Return the estimated time until all kernels that an owner waits for are compiled [s].
+        """Return the estimated time until all kernels for an owner are compiled [s].
 
-        It is the mean time of a step, times the steps of the owner and at most as many of each other owner.
+        Estimate: mean time of a step, times the number of steps of the owner plus at most as many of each other owner.
         """
         left: dict[Owner, int] = {}
         with self._lock:
@@ -111,7 +111,7 @@ class KernelBuilder:
             return self._step_s * (own + sum(min(own, steps) for steps in left.values()))
 
     def close(self) -> None:
-        """End the process, and drop the builds that wait."""
+        """End the process and drop all waiting builds."""
         with self._lock:
             self._closed, thread = True, self._thread
         if thread is not None:
@@ -128,7 +128,7 @@ class KernelBuilder:
                 process.kill()
 
     def _carry_out(self, build: Build, process: BuilderProcess | None) -> BuilderProcess | None:
-        """Compile one step of a build; return the process for the next step, None where it has ended."""
+        """Compile one step of a build; return the process for the next step, None if the process has ended."""
         ended: BuildEnd | None = None
         goes_on = True
         try:
@@ -164,7 +164,7 @@ class KernelBuilder:
         return process
 
     def _next(self) -> Build | None:
-        """Return the build whose turn it is; abandon those that no request waits for."""
+        """Return the next build by turn; abandon builds without waiting requests."""
         while True:
             with self._lock:
                 waiting = list(self._waiting)
@@ -172,14 +172,14 @@ class KernelBuilder:
                     self._thread = None
                     self._waiting.clear()
                     return None
-            owners = {build: build.owners() for build in waiting}  # without the lock: this takes the lock of the queue
+            owners = {build: build.owners() for build in waiting}  # without the lock: `owners` locks the queue
             dropped = [build for build in waiting if not owners[build]]
             turns = [(self._last_turns.get(owner, 0), build, owner) for build in waiting for owner in owners[build]]
             with self._lock:
                 for build in dropped:
                     self._waiting.remove(build)
                 if turns:
-                    _, self._in_progress, owner = min(turns, key=lambda turn: turn[0])  # the first of equal ones
+                    _, self._in_progress, owner = min(turns, key=lambda turn: turn[0])  # the earliest build if equal
                     self._waiting.remove(self._in_progress)
                     self._turns += 1
                     self._last_turns[owner] = self._turns
@@ -189,7 +189,7 @@ class KernelBuilder:
                 return self._in_progress
 
     def _run_step(self, process: BuilderProcess, build: Build) -> bool:
-        """Wait for the next step of a build; return False where it takes too long and the process has to end.
+        """Run the next step of a build; return False if the step takes too long and the process must end.
 
         Raises:
             BuildFailedError: The code cannot be compiled.

@@ -1,9 +1,9 @@
-"""The gate between the queue and the solver's thread: a group of requests opens once its kernels are compiled.
+"""Gate between the queue and the solver thread: a group of requests opens once its kernels are compiled.
 
-A request opens its group where its kernels are known. Else the first request that needs them has them compiled, and
-all groups that have waited for them open at once. A build that is abandoned is asked for again where a request still
-waits for it, behind all other builds. Code that cannot be compiled, or not be kept, is remembered for a while:
-requests that need it fail, and nothing tries again.
+A request with compiled kernels opens its group at once. Otherwise the first request starts the build, and all groups
+waiting for the same kernels open together at its end. An abandoned build is requested again, behind all other builds,
+if a request still waits. Failures to compile or to keep code are remembered for a while; meanwhile, requests for the
+same code fail without another build.
 """
 
 import logging
@@ -29,9 +29,9 @@ class KernelGate:
     """Opens the groups of a queue.
 
     Args:
-        builder: Compiles in a process of its own; None: the solver's thread compiles.
+        builder: Compiles in a separate process; None: the solver thread compiles.
         queue: The queue.
-        changed: Has the lock of the queue; notified when a group opens.
+        changed: Condition with the lock of the queue; notified when a group opens.
         observer: Notified of compiled kernels.
 
     Attributes:
@@ -46,11 +46,11 @@ class KernelGate:
         self._status = KernelStatus()
 
     def is_ready(self, queued: QueuedRequest, compile_here: bool) -> bool:
-        """Return whether a request needs no build. The lock is held.
+        """Return whether a request needs no build. The caller holds the lock.
 
         Raises:
-            CompileFailedError: Its code cannot be compiled.
-            KernelCacheError: Its code cannot be kept.
+            CompileFailedError: The code of the request cannot be compiled.
+            KernelCacheError: The code of the request cannot be kept.
         """
         code = queued.code_key
         if (failure := self._status.failure(code, time.monotonic())) is not None:
@@ -61,14 +61,17 @@ class KernelGate:
         return True
 
     def open_or_wait(self, queued: QueuedRequest, compile_here: bool) -> bool:
-        """Open the group of a request, or let it wait; return whether to call `compile`. The lock is held."""
+        """Open the group of a request, or let the group wait; return whether to call `compile`.
+
+        The caller holds the lock.
+        """
         if not self.is_ready(queued, compile_here):
             return self._status.wait(queued.code_key, queued.key)
         self._queue.open_group(queued.key)
         return False
 
     def compile(self, queued: QueuedRequest) -> None:
-        """Compile the kernels of a request in the other process; if that cannot start, in the solver's thread."""
+        """Compile the kernels of a request in the builder process; if it cannot start, in the solver thread."""
         assert self.builder is not None
 
         def on_end(end: BuildEnd) -> None:
@@ -81,12 +84,12 @@ class KernelGate:
 
         try:
             self.builder.build(queued.robot, queued.request, on_end, lambda: self._owners(queued), owner=queued.owner)
-        except Exception:  # no threads, memory or cache: whatever it is, the groups would wait for ever
+        except Exception:  # no threads, memory or cache: without this the groups would wait for ever
             _logger.exception("No process could be asked to compile kernels; the solver compiles itself.")
             self._open_groups(queued)
 
     def fail(self, queued: QueuedRequest, end: BuildEnd = BuildEnd.FAILED) -> None:
-        """Fail all requests that wait for the code of a request, and for a while those that need it later."""
+        """Fail all requests waiting for the code of a request and, for a while, later requests for the same code."""
         with self._changed:
             groups = {queued.key, *self._status.set_failed(queued.code_key, end, time.monotonic())}
             left = list(self._queue.waiting(groups))
@@ -96,7 +99,7 @@ class KernelGate:
             each.fail(_error(end, each))
 
     def seconds_left(self, owner: Owner) -> float:
-        """Return the estimated time until all kernels that an owner waits for are compiled [s]."""
+        """Return the estimated time until all kernels for an owner are compiled [s]."""
         return 0.0 if self.builder is None else self.builder.seconds_left(owner)
 
     def close(self) -> None:
@@ -112,18 +115,18 @@ class KernelGate:
         notify(self._observer.compiled, queued, time.monotonic() - queued.queued_at)
 
     def _live(self, queued: QueuedRequest) -> Iterator[QueuedRequest]:
-        """Give the requests that wait for the same code, without those that are cancelled or past their deadline."""
+        """Yield the requests waiting for the same code, except cancelled and expired requests."""
         now = time.monotonic()
         waiting = self._queue.waiting(self._status.waiting_groups(queued.code_key))
         return (each for each in waiting if not each.is_stale(now))
 
     def _owners(self, queued: QueuedRequest) -> set[Owner]:
-        """Owners of the requests that wait for the same code."""
+        """Return the owners of requests waiting for the same code."""
         with self._changed:
             return {each.owner for each in self._live(queued)}
 
     def _waits(self, queued: QueuedRequest) -> QueuedRequest | None:
-        """A request that waits for the same code; where there is none, nothing waits for the code any longer."""
+        """Return a request waiting for the same code; None, and mark the code as abandoned, if no request waits."""
         with self._changed:
             found = next(self._live(queued), None)
             if found is None:
@@ -132,7 +135,7 @@ class KernelGate:
 
 
 def _error(end: BuildEnd, queued: QueuedRequest) -> IKError:
-    """Return the error of a request whose code could not be compiled, or not be kept."""
+    """Return the error of a request after a failed build of its code."""
     if end is BuildEnd.NOT_KEPT:
         return KernelCacheError(
             f"The kernels for robot '{queued.robot.name}' cannot be kept; the service's log says why."

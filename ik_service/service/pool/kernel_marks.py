@@ -1,4 +1,4 @@
-"""Marks: files in the kernel cache that say which kernels are compiled."""
+"""Marks: empty files in the kernel cache, one for each compiled kind of request."""
 
 import hashlib
 from contextlib import suppress
@@ -15,28 +15,28 @@ from ik_service.service.queue.solve_request import SolveRequest
 
 
 def put_mark(mark: Path) -> None:
-    """Create the file that says that kernels are compiled."""
-    with suppress(OSError):  # a cache that is only read
+    """Create the mark of compiled kernels."""
+    with suppress(OSError):  # a read-only cache
         kernel_cache.write(mark, b"")
 
 
 def mark_of(robot: RobotModel, request: SolveRequest, device: str) -> Path:
-    """Return the mark of the kernels of a request; it is the same for all GPUs."""
+    """Return the mark of the kernels of a request; all GPUs share one mark."""
     code = (version("ik-service"), wp.__version__, device.partition(":")[0], cpu_target().name)
     key = (*code, robot.content_hash, request.code_key)
     return kernel_cache.folder() / kernel_cache.MARKS / hashlib.sha256(repr(key).encode()).hexdigest()
 
 
 def mark_compiled(robot: RobotModel, request: SolveRequest, device: str) -> None:
-    """Mark the kernels of a request as compiled, for services on this device and for those on "auto".
+    """Mark the kernels of a request as compiled, for services with this device and for services with "auto".
 
     Args:
         robot: The robot.
-        request: A request that needs them; its numbers do not matter.
-        device: The device that they were compiled for.
+        request: A request for these kernels; its numbers do not matter.
+        device: Device of the compilation.
     """
     requests = [request]
-    if request.options.precision == "float64":  # its kernels include those for a choice among seeds
+    if request.options.precision == "float64":  # float64 kernels include the choice among seeds
         requests.append(replace(request, options=replace(request.options, precision="float32", best_of="cost")))
     for one in requests:
         for name in (device, "auto"):

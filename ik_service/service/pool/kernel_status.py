@@ -1,6 +1,6 @@
-"""Status of kernels: compiled, impossible to compile, or awaited by groups of requests.
+"""Status of kernels: compiled, failed, or awaited by groups of requests.
 
-It holds no lock: the pool holds the lock around every call.
+This module has no lock: the pool holds the lock around every call.
 """
 
 from collections.abc import Collection, Hashable
@@ -17,47 +17,47 @@ NOT_KEPT_S = 60.0
 
 
 class KernelStatus:
-    """The state of kernels, by the key of their code."""
+    """Status of kernels, by the key of their code."""
 
     def __init__(self) -> None:
         self._compiled: BoundedDict[Hashable, None] = BoundedDict(CODES_MOST)
         self._awaited: dict[Hashable, dict[Hashable, None]] = {}
-        self._failed: BoundedDict[Hashable, tuple[BuildEnd, float]] = BoundedDict(FAILED_MOST)  # how, and until when
+        self._failed: BoundedDict[Hashable, tuple[BuildEnd, float]] = BoundedDict(FAILED_MOST)  # outcome, end
 
     def __contains__(self, code: Hashable) -> bool:
         """Return whether code is compiled."""
         return code in self._compiled
 
     def add(self, code: Hashable) -> None:
-        """Set code as compiled, or as compiled by the solver's thread when it is needed."""
+        """Set code as compiled, or as left to the solver thread."""
         self._compiled[code] = None
 
     def wait(self, code: Hashable, group: Hashable) -> bool:
-        """Add a group that waits for code; return whether it is the first, so that the code has to be compiled."""
+        """Add a group waiting for code; return whether the group is the first and must start the build."""
         is_first = code not in self._awaited
         self._awaited.setdefault(code, {})[group] = None
         return is_first
 
     def waiting_groups(self, code: Hashable) -> Collection[Hashable]:
-        """Return the groups that wait for code."""
+        """Return the groups waiting for code."""
         return self._awaited.get(code, {})
 
     def set_compiled(self, code: Hashable) -> Collection[Hashable]:
-        """Set code as compiled; return the groups that have waited for it."""
+        """Set code as compiled; return the groups that waited for this code."""
         self.add(code)
         return self._awaited.pop(code, {})
 
     def abandon(self, code: Hashable) -> None:
-        """Remove code that no request waits for; the next group that needs it is the first again."""
+        """Remove code without waiting requests; the next group for this code starts a build again."""
         self._awaited.pop(code, None)
 
     def set_failed(self, code: Hashable, end: BuildEnd, now: float) -> Collection[Hashable]:
-        """Set code as failed for a while; return the groups that have waited for it."""
+        """Set code as failed for a while; return the groups that waited for this code."""
         self._failed[code] = end, now + (NOT_KEPT_S if end is BuildEnd.NOT_KEPT else FAILED_S)
         self._compiled.pop(code, None)
         return self._awaited.pop(code, {})
 
     def failure(self, code: Hashable, now: float) -> BuildEnd | None:
-        """Return how code has failed lately; None where it has not."""
+        """Return the outcome of a recent failed build of code; None without such a build."""
         end, until = self._failed.get(code, (None, now))
         return end if until > now else None

@@ -1,13 +1,13 @@
-"""The bridge between an event loop and a pool: requests and answers cross it in groups.
+"""Bridge between an event loop and a pool: requests and answers cross in groups.
 
     requests of two turns of the loop -> submitted together -> the pool -> answers of a batch -> one call
 
-If each request were submitted alone, the solver's thread would wake up for the first of several requests and solve it
-alone while the others wait. Bytes are read in one turn and become requests in the next, while those of other callers
-are read: two turns make larger batches.
+If each request were submitted alone, the solver thread would wake up for the first of several requests and solve this
+request alone while the others wait. The loop reads bytes in one turn and makes requests of them in the next turn, while
+it reads the bytes of other callers; so two turns give larger batches.
 
-The solver's thread enforces deadlines, but not while it is stuck or compiles. So the loop enforces them too, a little
-later, with one timer for all.
+The solver thread enforces deadlines, except while stuck or compiling. So the loop enforces all deadlines, too, a little
+later, with one timer for all requests.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class LoopBridge:
     """Takes requests in one event loop and delivers their answers there.
 
     Args:
-        pool: Solves them.
+        pool: Solves the requests.
     """
 
     def __init__(self, pool: SolverPool) -> None:
@@ -39,7 +39,7 @@ class LoopBridge:
         self._collected: list[tuple[asyncio.Future[TimedResult], Callable[[], Future[TimedResult]], float]] = []
         self._ended: list[tuple[asyncio.Future[TimedResult], Future[TimedResult]]] = []
         self._lock = threading.Lock()  # of `_ended`
-        # Futures of the loop, each with the future of the pool, the time when it fails [s], and its timeout [s].
+        # By future of the loop: future of the pool, time of failure by the loop's clock [s], timeout [s].
         self._open: dict[asyncio.Future[TimedResult], tuple[Future[TimedResult], float, float]] = {}
         self._sweeping_loop: asyncio.AbstractEventLoop | None = None  # the loop with a running timer
 
@@ -53,10 +53,10 @@ class LoopBridge:
         owner: Owner = None,
         compile_here: bool = False,
     ) -> "asyncio.Future[TimedResult]":
-        """Queue a request at the end of the loop's next turn; arguments and errors are those of `SolverPool.submit`.
+        """Queue a request at the end of the loop's next turn; arguments and errors as in `SolverPool.submit`.
 
-        Work that has not started is dropped when the future is cancelled. The future gets an ExpiredError soon after
-        the deadline even if the solver is stuck.
+        A cancelled future drops a request before its solve starts. The future gets an ExpiredError soon after the
+        deadline even if the solver is stuck.
         """
         loop = asyncio.get_running_loop()
         if not self._collected:
@@ -82,7 +82,7 @@ class LoopBridge:
                     continue
                 try:
                     submitted = submit()
-                except Exception as error:  # noqa: BLE001  # belongs to this caller; raised here, the other callers would never get answers
+                except Exception as error:  # noqa: BLE001  # the error of this caller; if raised here, other callers would never get answers
                     answer.set_exception(error)
                     continue
                 self._open[answer] = (submitted, loop.time() + had_s + GRACE_S, had_s)
@@ -98,7 +98,7 @@ class LoopBridge:
             submitted.cancel()
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Fail the requests that are long past their deadline; go on while there are requests."""
+        """Fail requests past their deadline plus `GRACE_S`; repeat while requests are open."""
         now = loop.time()
         for answer, (submitted, until, had_s) in self._open.items():
             if until <= now and not answer.done():
@@ -112,7 +112,7 @@ class LoopBridge:
     def _on_done(
         self, loop: asyncio.AbstractEventLoop, answer: "asyncio.Future[TimedResult]", ended: Future[TimedResult]
     ) -> None:
-        """Keep an answer, in a thread of the pool; wake the loop for the first of several."""
+        """Keep an answer (called in a thread of the pool); wake the loop for the first of several answers."""
         with self._lock:
             self._ended.append((answer, ended))
             if len(self._ended) > 1:

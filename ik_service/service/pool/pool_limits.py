@@ -1,4 +1,4 @@
-"""The bounds of a pool."""
+"""Bounds of a pool."""
 
 from dataclasses import dataclass
 
@@ -8,13 +8,13 @@ class PoolLimits:
     """Bounds of a pool.
 
     Attributes:
-        requests: Waiting requests at most.
-        problems: Waiting problems at most; a single request may have more.
-        keys: Kinds of waiting requests at most: so many with kernels, and so many whose kernels are being compiled.
-        solvers: Solvers kept for later requests.
-        batch_problems: Problems of a batch at most; 1 solves one after the other.
-        timeout_s: Deadline of requests without one, from their arrival [s].
-        is_shared: Whether there are several owners that share these limits.
+        requests: Largest number of waiting requests.
+        problems: Largest number of waiting problems; a single request may have more.
+        keys: Largest number of waiting kinds of requests with kernels, and equally many kinds still being compiled.
+        solvers: Number of solvers kept for later requests.
+        batch_problems: Largest number of problems in a batch; 1 solves problems one by one.
+        timeout_s: Default deadline, from the arrival of the request [s].
+        is_shared: Whether several owners share these limits.
     """
 
     requests: int = 1024

@@ -15,7 +15,7 @@ _logger = logging.getLogger(__name__)
 
 
 class PoolObserver:
-    """Is notified of what a pool does, in the pool's threads; this one ignores it."""
+    """Observer of a pool, called in the pool's threads; the methods of this base class are empty."""
 
     def solved(self, robot: RobotModel, shares: Sequence[BatchShare], result: IKResult, seconds: float) -> None:
         """A batch is solved."""
@@ -31,7 +31,7 @@ class PoolObserver:
 
 
 def notify(method: Callable[Arguments, None], /, *arguments: Arguments.args, **options: Arguments.kwargs) -> None:
-    """Call a method of an observer and log its errors, so that they end neither a thread nor a request."""
+    """Call a method of an observer and log its errors, so that no error ends a thread or a request."""
     try:
         method(*arguments, **options)
     except Exception:  # any error of an observer would end the thread

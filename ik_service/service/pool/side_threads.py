@@ -1,12 +1,12 @@
-"""Threads for work that would block the event loop; API keys take turns.
+"""Side threads for work that would block the event loop; API keys take turns.
 
-    run(owner, function) -> the owner's queue -> the next free thread takes the owner that waits longest -> event loop
+    run(owner, function) -> the owner's queue -> next free thread takes the owner waiting longest -> event loop
 
-Few threads are as fast as many, since Python runs one at a time, and each running thread delays the event loop. Where
-there are several keys, one key occupies one thread at most, so that the work of another begins at once. A key rests
-after work that failed: bodies that are refused would else keep Python busy without end. While a thread works, Python
-switches threads more often and collects no garbage: without that, reading the largest robot would delay the event loop
-by 5 ms at each switch, and by up to 90 ms for a collection.
+Few threads are as fast as many, because Python runs one thread at a time and each running thread delays the event loop.
+With several API keys, each key occupies at most one thread, so the work of another key begins at once. A key rests
+after failed work: otherwise, refused bodies could keep Python busy without end. While a side thread works, Python
+switches threads more often and collects no garbage. Otherwise, reading the largest robot would delay the event loop by
+5 ms at each switch and by up to 90 ms for a collection.
 """
 
 import asyncio
@@ -38,16 +38,16 @@ _logger = logging.getLogger(__name__)
 
 
 class ShortThreadTurns:
-    """Shortens the turns of threads and switches garbage collection off while side threads of the process work."""
+    """Shortens thread turns and switches garbage collection off while any side thread of the process works."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._working = 0
-        self._turn_s, self._collects = 0.0, False  # as they were before
+        self._turn_s, self._collects = 0.0, False  # earlier settings
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Apply the settings within a block; the last block that ends restores the earlier ones."""
+        """Apply the settings within a block; the end of the last block restores the earlier settings."""
         with self._lock:
             self._working += 1
             if self._working == 1:
@@ -82,14 +82,14 @@ class SideThreads:
 
     Args:
         threads: Number of threads.
-        name: Prefix of their names.
-        is_shared: Whether there are several API keys.
+        name: Prefix of the names of the threads.
+        is_shared: Whether several API keys exist.
     """
 
     def __init__(self, threads: int, name: str, *, is_shared: bool = False) -> None:
         self._threads, self._name = threads, name
-        self._each = 1 if is_shared else threads  # threads that one owner may keep busy
-        self._waiting: dict[Owner, deque[_Task]] = {}  # in the order of their turns
+        self._each = 1 if is_shared else threads  # most threads for one owner
+        self._waiting: dict[Owner, deque[_Task]] = {}  # owners in the order of their turns
         self._busy: dict[Owner, int] = {}
         self._is_shared, self._resting = is_shared, set[Owner]()
         self._started = 0
@@ -102,13 +102,13 @@ class SideThreads:
         *arguments: Arguments.args,
         **options: Arguments.kwargs,
     ) -> "asyncio.Future[Result]":
-        """Call a function in a thread when its owner's turn comes; never where its future is cancelled before.
+        """Call a function in a thread at its owner's turn; if the future is cancelled earlier, never call the function.
 
         Args:
             owner: Owner of the work.
             function: The function.
-            arguments: Its arguments.
-            options: Its named arguments.
+            arguments: Positional arguments of the function.
+            options: Named arguments of the function.
         """
         context, loop = contextvars.copy_context(), asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
@@ -132,7 +132,7 @@ class SideThreads:
             self._tasks.put(task)
 
     def _next(self) -> _Task | None:
-        """Return the next task of the owner whose turn it is; the owner goes to the end of the order."""
+        """Return the next task by turn; its owner goes to the end of the order."""
         for owner, tasks in list(self._waiting.items()):
             while tasks and tasks[0].future.done():
                 tasks.popleft()
@@ -147,13 +147,13 @@ class SideThreads:
         return None
 
     def _work(self) -> None:
-        """Run tasks in a thread until it is ended."""
+        """Run tasks in a thread until `close`."""
         while (task := self._tasks.get()) is not None:
             result, error, began = None, None, time.thread_time()
             try:
                 with _SHORT_TURNS.working():
                     result = task.call()
-            except BaseException as caught:  # noqa: BLE001  # whatever the call raises belongs to who waits for its future; the thread takes the next task
+            except BaseException as caught:  # noqa: BLE001  # the future gets the error; the thread takes the next task
                 error = caught
             task.took_s = time.thread_time() - began
             try:

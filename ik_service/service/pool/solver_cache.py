@@ -1,7 +1,7 @@
-"""The cache of solvers of one thread: of the owner that has most, the least recently used solver is removed first.
+"""Cache of solvers in one thread. The owner with most solvers loses its least recently used solver first.
 
-Building a solver allocates its arrays and records its launches, so requests of equal structure share a solver. Large
-requests are solved in parts, which bounds their memory; the parts do not change the answers.
+A new solver allocates arrays and records launches, so requests of equal structure share a solver. Large requests are
+solved in parts to bound their memory; the parts do not change the answers.
 """
 
 import math
@@ -37,14 +37,14 @@ seeds are tried side by side there, yet a request without a bound would hold up 
 
 @dataclass(frozen=True)
 class CachedSolver:
-    """A solver and its objectives besides the targets."""
+    """Solver with its objectives, targets not included."""
 
     solver: IKSolver
     objectives: tuple[ExpressionObjective, ...]
 
 
 class SolverCache:
-    """Solvers by robot and target structure, on one device. Not thread-safe: it belongs to one thread."""
+    """Solvers by robot and target structure, on one device. Not thread-safe: each cache belongs to one thread."""
 
     def __init__(
         self,
@@ -58,21 +58,21 @@ class SolverCache:
 
         Args:
             device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
-            capacity: Solvers kept at most.
-            threads: Threads of each solver on a CPU; None is one.
-            effort_most: DOFs cubed times seeds times iterations of a problem that the staged engine may take.
+            capacity: Largest number of solvers kept.
+            threads: Threads of each solver on a CPU; None: one thread.
+            effort_most: Limit of DOFs cubed times seeds times iterations per problem in the staged engine.
         """
         self.device, self._effort_most = device, effort_most
         self._threads, self._capacity = threads, capacity
         self._solvers: dict[Hashable, CachedSolver] = {}  # least recently used first
-        self._owners: dict[Hashable, str | None] = {}  # who used each solver last
+        self._owners: dict[Hashable, str | None] = {}  # last owner of each solver
 
     def __len__(self) -> int:
         """Return the number of solvers kept."""
         return len(self._solvers)
 
     def lost_device(self) -> str | None:
-        """Return the name of the solvers' device where it works no more."""
+        """Return the name of the solvers' device if the device has failed; None otherwise."""
         devices = (cached.solver.device for cached in self._solvers.values())
         return next((str(device) for device in devices if is_lost(device)), None)
 
@@ -86,7 +86,7 @@ class SolverCache:
 
         Raises:
             InputError: The solver refuses a value.
-            EngineError: No engine can run this problem.
+            EngineError: No engine supports this problem.
         """
         parts = []
         for begin in range(0, request.problem_count, PART_SIZE):
@@ -98,16 +98,16 @@ class SolverCache:
         return join_results(parts)
 
     def solve_together(self, robot: RobotModel, requests: Sequence[SolveRequest], owner: str | None = None) -> IKResult:
-        """Solve requests of equal keys in one batch, their problems one after the other.
+        """Solve requests in one batch: the problems of the first request, then of the second, and so on.
 
         Args:
             robot: The robot.
-            requests: One, or several with the same `batch_key`.
+            requests: One request, or several requests with the same `batch_key`.
             owner: Owner of the first request.
 
         Raises:
             InputError: The solver refuses a value.
-            EngineError: No engine can run this problem.
+            EngineError: No engine supports this problem.
         """
         first = requests[0]
         cached = self._cached(robot, first, owner)
@@ -159,12 +159,12 @@ class SolverCache:
 
 
 def staged_effort(robot: RobotModel, options: SolverOptions) -> float:
-    """Return the most work of a problem in the staged engine, in the unit of `EFFORT_MOST`."""
+    """Return the largest effort of a problem in the staged engine: DOFs cubed times seeds times iterations."""
     return float(robot.active_dof_count**3 * options.seed_count * options.max_iterations)
 
 
 def _labelled(result: IKResult, request: SolveRequest, cached: CachedSolver) -> IKResult:
-    """The result with the labels of the request for the rows of its objectives."""
+    """Return the result with the request's own labels for the rows of its objectives."""
     pairs = zip(request.objectives, cached.objectives, strict=True)
     own = tuple(columns.label for columns, objective in pairs for _ in range(objective.residual_dim()))
     labels, first = result.islands.row_labels, ROWS_OF_TARGET * len(request.targets)
@@ -173,7 +173,7 @@ def _labelled(result: IKResult, request: SolveRequest, cached: CachedSolver) -> 
 
 
 def _worlds(robot: RobotModel, requests: Sequence[SolveRequest], counts: Sequence[int]) -> CheckedWorlds | None:
-    """Return the worlds of requests, which all have one or none, with the objects that are attached in all."""
+    """Return the worlds of requests with equal attached objects; either all requests have a world or none has."""
     first, count = requests[0], sum(counts)
     if first.world is None or len(requests) == 1:
         return read_worlds(robot, first.options, first.world, None, first.object_enabled, first.attached, count)

@@ -1,10 +1,10 @@
-"""One thread that owns the solvers of a device, behind a bounded queue.
+"""Solver thread of a device, behind a bounded queue.
 
-    submit -> queue -> the thread takes a batch as soon as it is free -> solves it -> sets the answers of futures
+    submit -> queue -> the free thread takes a batch -> solves the batch -> sets the results of futures
 
-A solver is not thread-safe, and a solve blocks. So this thread runs all solvers, and the event loop stays responsive.
-Kernels for the first request of a key are compiled in another process; the request waits for them up to its deadline
-while the thread solves others.
+A solver is not thread-safe, and a solve blocks. So one thread runs all solvers, and the event loop stays responsive.
+A builder process compiles the kernels for the first request of a key; this request waits up to its deadline while the
+thread solves other requests.
 """
 
 import logging
@@ -45,10 +45,10 @@ class SolverPool:
 
     Args:
         device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
-        limits: Its bounds.
-        threads: Threads of a solver on a CPU; None is one.
-        compile_apart: Whether kernels are compiled in a process of its own.
-        observer: Is notified of what happens.
+        limits: Bounds of the pool.
+        threads: Threads of a solver on a CPU; None: one thread.
+        compile_apart: Whether a separate process compiles kernels.
+        observer: Receives the events of the pool.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class SolverPool:
         solvers = SolverCache(device, capacity=self.limits.solvers, threads=threads, effort_most=EFFORT_MOST)
         self._runner = BatchRunner(solvers, self._queue, self._changed, self._gate, self._batch_sizer, self._observer)
         self._closed, self._swept_at = False, 0.0
-        self._failure: BaseException | None = None  # that ended the thread
+        self._failure: BaseException | None = None  # the error that ended the thread
         self._in_progress: tuple[QueuedRequest, ...] = ()  # taken from the queue by the thread
         self._is_solving, self._took_at = False, 0.0
-        self._shared_at = 0.0  # when a request last came while others were there
+        self._shared_at = 0.0  # last arrival of a request while the pool was busy
         self._thread = threading.Thread(target=self._run, name="ik-solver", daemon=True)
         self._thread.start()
 
@@ -95,7 +95,7 @@ class SolverPool:
 
     @property
     def solving_s(self) -> float:
-        """Time since the current batch was taken [s]: 0 where there is none, infinite once the thread has ended."""
+        """Time since the start of the current batch [s]: 0 without a batch, infinite after the end of the thread."""
         if not self._thread.is_alive():
             return math.inf
         with self._changed:
@@ -111,21 +111,21 @@ class SolverPool:
         owner: Owner = None,
         compile_here: bool = False,
     ) -> Future[TimedResult]:
-        """Queue a request; work that has not started is dropped on cancel or timeout.
+        """Queue a request; cancel and timeout drop all work not yet started.
 
         Args:
             robot: The robot.
             request: At least one problem.
-            timeout_s: Time until the deadline of the answer [s]; None takes the pool's.
+            timeout_s: Time until the deadline of the answer [s]; None: default of the pool.
             label: Name of the robot for the observer.
             owner: Owner of the request; owners share the solver's time and the queue.
-            compile_here: Whether the solver's thread compiles, which is faster where it has nothing else to do.
+            compile_here: Whether the solver thread compiles; faster if the thread is idle.
 
         Raises:
-            QueueFullError: Too much is waiting; a ShareExhaustedError where the owner has too much waiting.
-            CompileFailedError: The code that it needs could not be compiled.
-            KernelCacheError: The kernel cache did not take that code.
-            ClosedError: The pool is closing; a SolverLostError where its thread has failed.
+            QueueFullError: The queue is full; ShareExhaustedError if only the owner's share is full.
+            CompileFailedError: The code for the request could not be compiled.
+            KernelCacheError: The kernel cache refused the code for the request.
+            ClosedError: The pool is closing; SolverLostError if the solver thread has failed.
         """
         now, timeout_s = time.monotonic(), self.limits.timeout_s if timeout_s is None else timeout_s
         queued = QueuedRequest(robot, request, now, now + timeout_s, label=label, owner=owner)
@@ -156,7 +156,7 @@ class SolverPool:
 
     @contextmanager
     def submit_together(self) -> Iterator[None]:
-        """Keep the solver's thread from taking a batch until all requests of this block are submitted."""
+        """Keep the solver thread from taking a batch before all requests of this block are submitted."""
         to_compile: list[QueuedRequest] = []
         try:
             with self._changed:
@@ -166,7 +166,7 @@ class SolverPool:
                 finally:
                     self._to_compile = None
         finally:
-            for queued in to_compile:  # without the lock: a process takes a while to start
+            for queued in to_compile:  # without the lock: the start of a process takes a while
                 self._gate.compile(queued)
 
     def require_room(
@@ -175,14 +175,14 @@ class SolverPool:
         """Check that `submit` would accept a request.
 
         Args:
-            expected: The expected request; None where nothing is known of it.
-            timeout_s: Time until the deadline of the answer [s]; None takes the pool's.
-            lag_s: Time that the request and its answer wait outside of the queue [s].
+            expected: The expected request; None if unknown.
+            timeout_s: Time until the deadline of the answer [s]; None: default of the pool.
+            lag_s: Waiting time of the request and its answer outside the queue [s].
 
         Raises:
-            QueueFullError: Too much is waiting.
+            QueueFullError: The queue is full, or the wait would be too long.
             ExpiredError: The deadline has passed.
-            ClosedError: The pool is closing; a SolverLostError where its thread has failed.
+            ClosedError: The pool is closing; SolverLostError if the solver thread has failed.
         """
         timeout_s = self.limits.timeout_s if timeout_s is None else timeout_s
         with self._changed:
@@ -192,7 +192,7 @@ class SolverPool:
             self._room.require(expected or Expected(None, 1, UNKNOWN_OWNER), timeout_s, lag_s)
 
     def close(self) -> None:
-        """Take no more requests, drop the waiting ones and end the threads."""
+        """Refuse new requests, drop the waiting requests and end the threads."""
         with self._changed:
             self._closed = True
             left = self._queue.clear()
@@ -210,12 +210,12 @@ class SolverPool:
         except SolverLostError as error:
             _logger.error("%s. Nothing is solved any more; start the service again.", error)
             self._fail_all(error)
-        except BaseException as error:  # any error: callers would wait for a thread that has ended
+        except BaseException as error:  # any error: otherwise callers would wait for an ended thread
             _logger.exception("The thread of the solver has failed; nothing is solved any more.")
             self._fail_all(error)
 
     def _fail_all(self, failure: BaseException) -> None:
-        """Fail all requests; `submit` takes no more."""
+        """Fail all requests; `submit` refuses new requests."""
         with self._changed:
             self._failure = failure
             left = [*self._in_progress, *self._queue.clear()]
