@@ -1,4 +1,4 @@
-"""The queue of requests: bounded, fair to owners, grouped by what can be solved together.
+"""Queue of requests: bounded, fair to owners, grouped by requests for the same batch.
 
-Nothing here holds a lock or does input or output: the pool holds the lock around every call.
+This package takes no lock and does no input or output: the pool holds the lock around every call.
 """

@@ -1,12 +1,13 @@
-"""The number of problems in a batch: as many as are solved in a quantum of time, so that no request waits long.
+"""Batch size: number of problems the solver finishes in a time quantum, so that no request waits long.
 
-Large batches cost less per problem. So a single request that has had the solver to itself for a while gets long quanta;
-once another one comes, quanta are short again. A batch that takes a quantum however few problems it holds, as on a GPU,
-is doubled for as long as that takes little more time; not so where a deadline of the search ends all batches alike.
+Large batches cost less per problem. So a request alone in the pool for a while gets long quanta; after the arrival of
+another request, quanta are short again. On a GPU, small batches of any size take the same time. So the batch size is
+doubled while a doubled batch takes little more time, but not if the search has a deadline of its own: then batches of
+all sizes take the same time.
 
-A batch cannot be interrupted, and one of fewer than `BATCH_LEAST` problems wastes the solver. Only where so few
-problems would take longer than `HOLD_S` are batches smaller, down to one problem. Keys that may be slow start with one
-problem, and those with a known worst case never exceed the size that it allows.
+A batch cannot be interrupted, and a batch of fewer than `BATCH_LEAST` problems leaves SIMD lanes idle. Batches are
+smaller, down to one problem, only if `BATCH_LEAST` problems would take longer than `HOLD_S`. Keys of possibly slow
+requests start with one problem; a key with a known worst case has an upper bound of its batch size.
 """
 
 import math
@@ -46,7 +47,7 @@ KEYS_MOST = 1024
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """Solver time per problem [s] in the last batches of a key, with its least, largest and mean value, and when."""
+    """Solver time per problem [s] in the last batches of a key: least, largest, mean, and time of the record."""
 
     kept: tuple[float, ...]
     least: float
@@ -63,39 +64,39 @@ _GUESS = _Times.of((FIRST_GUESS_S,))
 
 
 class BatchSizer:
-    """Chooses the size of batches by the solver time per problem in the last batches of a key.
+    """Chooses batch sizes by the solver time per problem in the last batches of a key.
 
     Args:
-        batch_problems: Problems in a batch at most.
+        batch_problems: Largest number of problems in a batch.
     """
 
     def __init__(self, batch_problems: int) -> None:
         self._most = batch_problems
         self._seconds: BoundedDict[Hashable, _Times] = BoundedDict(KEYS_MOST)
-        # Keys that may be slow, without a batch that counts: whether not even one problem has been solved.
+        # Possibly slow keys without a recorded batch; True: no problem solved yet.
         self._untried: BoundedDict[Hashable, bool] = BoundedDict(KEYS_MOST)
         self._bounds: BoundedDict[Hashable, int] = BoundedDict(KEYS_MOST)
-        self._timed: BoundedDict[Hashable, bool] = BoundedDict(KEYS_MOST)  # keys whose batches are never doubled
-        # By the size of batches, a power of two: how many there were, and the least time of one [s].
+        self._timed: BoundedDict[Hashable, bool] = BoundedDict(KEYS_MOST)  # keys without doubled batches
+        # By batch size, a power of two: number of batches and least time of a batch [s].
         self._by_size: BoundedDict[Hashable, dict[int, tuple[int, float]]] = BoundedDict(KEYS_MOST)
 
     def start_small(self, key: Hashable) -> None:
-        """Start a new key with single problems; the first one includes the time to build the solver."""
+        """Start a new key with single problems; the time of the first problem includes the build of the solver."""
         if key not in self._seconds and key not in self._untried:
             self._untried[key] = True
 
     def set_timed(self, key: Hashable) -> None:
-        """Note that the batches of a key end by a deadline of their own, however many problems they hold."""
+        """Mark a key with a search deadline: all its batches take the same time, whatever their size."""
         self._timed[key] = True
 
     def bound(self, key: Hashable, problem_count: int) -> None:
-        """Set the most problems of a batch of a key."""
+        """Set the largest number of problems in a batch of a key."""
         self._bounds[key] = problem_count
 
     def budget(self, key: Hashable, *, alone: bool = False) -> int:
-        """Return how many problems of a key a batch may hold.
+        """Return the largest number of problems in the next batch of a key.
 
-        It is a power of two, so that most batches have the same size and the solver can replay recorded launches.
+        The number is a power of two: then most batches have the same size and the solver replays recorded launches.
 
         Args:
             key: The key.
@@ -111,7 +112,7 @@ class BatchSizer:
         return min(size if key in self._timed else self._doubled(key, size, doubled), most)
 
     def _doubled(self, key: Hashable, size: int, most: float) -> int:
-        """Return a size, doubled for as long as that pays or has not been tried often enough."""
+        """Return a batch size, doubled while doubling pays or needs more samples."""
         seconds = {size: least for size, (count, least) in self._by_size.get(key, {}).items() if count > DOUBLING_TRIES}
         while BATCH_LEAST <= size <= most / 2 and size in seconds:
             if DOUBLING_PAYS * seconds[size] < seconds.get(2 * size, 0.0):
@@ -120,18 +121,18 @@ class BatchSizer:
         return size
 
     def least_seconds(self, key: Hashable) -> float:
-        """Return the least time of a problem of a key [s]; 0 where too few batches, or none lately, could tell it."""
+        """Return the least time of a problem of a key [s]; 0 without enough recent batches."""
         times = self._seconds.get(key)
         if times is None or len(times.kept) < BATCHES_KEPT or time.monotonic() > times.at + TRUSTED_S:
             return 0.0
         return times.least
 
     def usual_seconds(self, key: Hashable) -> float:
-        """Return the mean time of a problem of a key in the last batches, other load on the core included [s]."""
+        """Return the mean time per problem in the last batches of a key [s]; includes other load on the core."""
         return self._seconds.get(key, _GUESS).mean
 
     def record(self, key: Hashable, problem_count: int, seconds: float) -> None:
-        """Record the time of a batch; batches that are not full say little and are left out."""
+        """Record the time of a batch; ignore batches below the usual size, since their time per problem is too long."""
         if self._untried.get(key):
             self._untried[key] = False
             return

@@ -9,10 +9,10 @@ V = TypeVar("V")
 
 
 class BoundedDict(OrderedDict[K, V]):
-    """A dictionary that drops the entry that was set least recently when it would exceed its size.
+    """Dictionary of bounded size: a new entry beyond the limit removes the entry set least recently.
 
     Args:
-        most: Entries at most.
+        most: Largest number of entries.
     """
 
     def __init__(self, most: int) -> None:

@@ -23,24 +23,24 @@ the wait in the queue ("wait") or before it ("lag") would be too long; its deadl
 
 
 class QueueFullError(IKError):
-    """Too much is waiting.
+    """The queue, or another bounded resource, is full.
 
     Attributes:
-        reason: What there is too much of.
+        reason: Key of the exhausted resource, see `RefusalReason`.
         retry_after_s: Time after which to try again [s].
     """
 
     def __init__(self, message: str, reason: RefusalReason, retry_after_s: int = 1) -> None:
-        """Take a message that says what is full."""
+        """Take a message about the exhausted resource."""
         super().__init__(message)
         self.reason, self.retry_after_s = reason, retry_after_s
 
 
 class ShareExhaustedError(QueueFullError):
-    """The caller would have more than its share; other callers find room."""
+    """The caller would exceed its share; other callers still find room."""
 
     def __init__(self, message: str, retry_after_s: int = 1) -> None:
-        """Take a message that says what the caller has, its share, and what to do."""
+        """Take a message with the caller's use, its share, and advice."""
         super().__init__(message, "share", retry_after_s)
 
 
@@ -56,7 +56,7 @@ class CompilingError(ExpiredError):
     """
 
     def __init__(self, message: str, retry_after_s: int = 1) -> None:
-        """Take a message that says how long the request has waited."""
+        """Take a message with the waiting time of the request."""
         super().__init__(message)
         self.retry_after_s = retry_after_s
 
@@ -70,11 +70,11 @@ class ClosedError(IKError):
 
 
 class SolverLostError(ClosedError):
-    """The solver's thread has ended with an error, such as that its device works no more."""
+    """The solver thread has ended with an error, such as a failed device."""
 
 
 def compile_failed_error(robot: str) -> CompileFailedError:
-    """Return the error of requests whose code cannot be compiled."""
+    """Return the error of requests with code that cannot be compiled."""
     return CompileFailedError(
         f"The code for this kind of request and robot '{robot}' cannot be compiled; the service's log says why. Ask "
         "for other links or rows, or look for numbers in the robot's description that are far from all others."

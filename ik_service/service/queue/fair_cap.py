@@ -1,8 +1,8 @@
-"""A cap that several owners share, so that none can use it up alone.
+"""Cap shared fairly by several owners: no owner can use up the cap alone.
 
-After an owner has acquired, it may hold no more than what is still free: a single busy owner gets at most half of the
-cap, two get a third each, three a quarter each. So a new owner always finds room, and the number of owners need not be
-known beforehand. An owner that holds more than its share acquires nothing until it or others have released.
+Rule: after each acquisition, an owner holds at most as many units as are still free. A single busy owner gets at most
+half of the cap, two owners a third each, three owners a quarter each. So a new owner always finds room, and the number
+of owners need not be known. An owner above its share acquires nothing until some owner releases units.
 
 Source: A. K. Choudhury, E. L. Hahne, "Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM
 Transactions on Networking 6(2), 1998, with alpha 1.
@@ -18,17 +18,17 @@ UNKNOWN_OWNER: Owner = ""
 
 
 class FairCap:
-    """Counts the units that owners hold, and refuses more than their shares.
+    """Counts the units held by each owner and refuses units beyond the owner's share.
 
     Args:
-        most: Units that all owners may hold together.
+        most: Largest number of units held by all owners together.
         what: Name of the units in messages, in the plural: "requests waiting".
-        reason: Reason of the error where the whole cap is full.
-        is_shared: Whether there can be several owners. A single owner has the whole cap.
+        reason: Reason of the error if the whole cap is full.
+        is_shared: Whether several owners are possible. A single owner has the whole cap.
 
     Attributes:
-        used: Units that all owners hold together.
-        limit_alone: Units that an owner may hold while no other owner holds any.
+        used: Units held by all owners together.
+        limit_alone: Largest number of units for an owner while other owners hold none.
     """
 
     def __init__(self, most: int, what: str, reason: RefusalReason, *, is_shared: bool) -> None:
@@ -38,7 +38,7 @@ class FairCap:
         self.limit_alone = max(1, most // 2) if is_shared else most
 
     def used_by(self, owner: Owner) -> int:
-        """Return the number of units that an owner holds."""
+        """Return the number of units held by an owner."""
         return self._used.get(owner, 0)
 
     def require(self, owner: Owner, amount: int = 1) -> None:
@@ -53,7 +53,7 @@ class FairCap:
             self._refuse(own, amount, free)
 
     def _refuse(self, own: int, amount: int, free: int) -> None:
-        """Raise the error of an owner that would hold more than its share, unless it asks for its first unit."""
+        """Raise the error of an owner above its share; the first unit of an owner fails only if the cap is full."""
         if self._is_shared and (own > 0 or (amount > 1 and free >= 0)):
             share = max(0, (self._most - self.used + own) // 2)
             raise ShareExhaustedError(
@@ -85,7 +85,7 @@ class FairCap:
         """Take some units back from an owner.
 
         Raises:
-            ValueError: The owner does not hold so many.
+            ValueError: The owner holds fewer units.
         """
         left = self.used_by(owner) - amount
         if left < 0:

@@ -1,11 +1,12 @@
-"""The queue in front of a solver: bounded, and fair to owners, to small requests and to every kind of request.
+"""Queue in front of a solver: bounded, and fair to owners, to small requests and to every kind of request.
 
-    put -> a group per key, a queue per owner in it -> take: the owner with the least solver time, of its queues the one
-    with the least, a batch of that queue, filled up with requests of others in the same group
+    put -> one group per key, with one queue per owner -> take: the owner with the least solver time -> its queue with
+    the least solver time -> a batch of this queue, filled up with requests of other owners in the same group
 
-Requests with the same key share a group and batches, whatever their owners. Small requests, which fit into a batch, are
-taken whole and in order of arrival; large ones advance by a part in every other batch. A batch is made of what waits at
-the moment, without a delay. The queue is bounded in requests, problems and groups, and owners share each bound.
+Requests with the same key share a group and batches, whatever their owners. Small requests fit into a batch; a batch
+takes them whole and in order of arrival. Large requests advance by a part in every other batch. A batch takes the
+requests waiting at the moment, without a delay. The queue is bounded in requests, problems and groups; owners share
+each bound.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
@@ -18,11 +19,11 @@ from ik_service.service.queue.request_groups import OwnerQueue, RequestGroup
 
 @dataclass(slots=True)
 class OwnerAccount:
-    """The solver time of one owner.
+    """Solver time of one owner.
 
     Attributes:
-        used_s: Solver time that it has used [s], from a start common to all owners.
-        start_s: Solver time with which its new queues start [s].
+        used_s: Solver time used by the owner [s], from a start common to all owners.
+        start_s: Initial solver time of the owner's new queues [s].
     """
 
     used_s: float = 0.0
@@ -30,13 +31,14 @@ class OwnerAccount:
 
 
 class FairQueue:
-    """Requests that wait for one solver.
+    """Requests waiting for one solver.
 
     Args:
-        request_limit: Requests that may wait.
-        problem_limit: Problems that may wait. A single larger request is accepted, and counts as the share of an owner.
-        group_limit: Keys with waiting requests: so many with kernels, and so many without.
-        is_shared: Whether there are several owners, each with a share of these limits.
+        request_limit: Largest number of waiting requests.
+        problem_limit: Largest number of waiting problems. A single larger request is accepted and counts as the full
+            share of its owner.
+        group_limit: Largest number of waiting keys with kernels, and equally many keys without kernels.
+        is_shared: Whether several owners share these limits.
     """
 
     def __init__(self, *, request_limit: int, problem_limit: int, group_limit: int, is_shared: bool = False) -> None:
@@ -52,27 +54,28 @@ class FairQueue:
 
     @property
     def requests(self) -> int:
-        """Waiting requests, those of which a part is being solved included."""
+        """Number of waiting requests, partly solved requests included."""
         return self._requests.used
 
     @property
     def problems(self) -> int:
-        """Waiting problems."""
+        """Number of waiting problems."""
         return sum(sum(queue.problems) for _, _, queue in self._queues())
 
     def seconds_until(
         self, owner: Owner, key: Hashable, per_problem: Callable[[Hashable], float], *, is_small: bool
     ) -> float:
-        """Return the estimated time until a request would be solved [s].
+        """Return the estimated time until the start of a new request's solve [s].
 
-        In its own queue all small requests come first, and large ones in turn with them. The other queues of the owner
-        get as much of the solver meanwhile as its own queue, and every other owner as much as this owner.
+        In the request's own queue, all small requests come before a small request, and large requests take turns with
+        small requests. Each other queue of the owner gets at most as much solver time as this queue, and each other
+        owner at most as much as this owner.
 
         Args:
             owner: Owner of the request.
-            key: Its key.
-            per_problem: Solver time of a problem of a key [s].
-            is_small: Whether it is a small request.
+            key: Key of the request.
+            per_problem: Returns the solver time per problem of a key [s].
+            is_small: Whether the request fits into a batch.
         """
         if not self._groups:
             return 0.0
@@ -92,15 +95,15 @@ class FairQueue:
         return before + sum(min(before, seconds) for seconds in others.values())
 
     def put(self, queued: QueuedRequest, *, is_open: bool = False) -> bool:
-        """Add a request; return whether it is the first of a group.
+        """Add a request; return whether the request is the first of a group.
 
         Args:
             queued: The request.
-            is_open: Whether batches of a new group may be taken at once. A group that is not open counts under a limit
-                of its own for as long as it exists, so that kinds without kernels take no room from the others.
+            is_open: Whether batches may take a new group's requests at once. A closed group counts under a limit of its
+                own for its whole life, so that kinds without kernels take no room from other kinds.
 
         Raises:
-            QueueFullError: Too much waits already; a ShareExhaustedError where too much of the same owner's does.
+            QueueFullError: The queue is full; ShareExhaustedError if only the owner's share is full.
         """
         owner = queued.owner
         self.require_room(owner, queued.problem_count)
@@ -123,41 +126,41 @@ class FairQueue:
         return is_new
 
     def require_room(self, owner: Owner, problem_count: int) -> None:
-        """Check that a request would find room now.
+        """Check for room for a new request.
 
         Raises:
-            QueueFullError: Too much waits already; a ShareExhaustedError where too much of the same owner's does.
+            QueueFullError: The queue is full; ShareExhaustedError if only the owner's share is full.
         """
         self._requests.require(owner)
         self._problems.require(owner, self._counted(problem_count))
 
     def has_group(self, key: Hashable) -> bool:
-        """Return whether requests with a key wait."""
+        """Return whether requests with this key are waiting."""
         return key in self._groups
 
     def open_group(self, key: Hashable) -> None:
-        """Allow batches of a group from now on."""
+        """Allow batches of a group: its kernels are compiled."""
         if key in self._groups:
             self._groups[key].is_open = True
             for queued in self.waiting((key,)):
                 queued.is_compiled = True
 
     def is_open(self, key: Hashable) -> bool:
-        """Return whether batches of a group may be taken."""
+        """Return whether the group of a key exists and is open."""
         return key in self._groups and self._groups[key].is_open
 
     def waiting(self, keys: Collection[Hashable]) -> Iterator[QueuedRequest]:
-        """Give the requests of some groups."""
+        """Yield the waiting requests of some groups."""
         groups = (self._groups[key] for key in keys if key in self._groups)
         return (
             queued for group in groups for queue in group.queues.values() for size in queue.requests for queued in size
         )
 
     def take(self, budget: Callable[[Hashable], int]) -> tuple[BatchShare, ...]:
-        """Return the next batch, of one key; empty where no open group has requests.
+        """Return the next batch, of one key; empty if no open group has requests.
 
         Args:
-            budget: How many problems a batch of a key may hold.
+            budget: Returns the largest number of problems in a batch of a key.
         """
         ready = [(key, owner, queue) for key, owner, queue in self._queues() if self._groups[key].is_open]
         if not ready:
@@ -178,7 +181,7 @@ class FairQueue:
         return tuple(shares)
 
     def charge(self, shares: Sequence[BatchShare], seconds: float) -> None:
-        """Charge the owners of a batch with solver time, by their problems; remove queues that are empty."""
+        """Charge the owners of a batch with solver time, in proportion to their problems; remove empty queues."""
         key, counts = shares[0].queued.key, dict.fromkeys((share.queued.owner for share in shares), 0)
         for share in shares:
             counts[share.queued.owner] += share.count
@@ -190,7 +193,7 @@ class FairQueue:
                 self._forget_if_empty(key, owner)
 
     def discard(self, queued: QueuedRequest) -> bool:
-        """Remove a request; return whether it was in the queue."""
+        """Remove a request; return whether the queue had the request."""
         group = self._groups.get(queued.key)
         queue = None if group is None else group.queues.get(queued.owner)
         if queue is None or queued not in queue.requests[queued.is_small]:
@@ -210,14 +213,14 @@ class FairQueue:
         return queued_requests
 
     def drop_stale(self, now: float) -> list[QueuedRequest]:
-        """Remove the requests that are cancelled or past their deadline, and return them."""
+        """Remove and return all cancelled and expired requests."""
         stale = [queued for queued in self if queued.is_stale(now)]
         for queued in stale:
             self.discard(queued)
         return stale
 
     def __iter__(self) -> Iterator[QueuedRequest]:
-        """Give all requests."""
+        """Yield all requests."""
         queues = [queue for _, _, queue in self._queues()]
         return (queued for queue in queues for queued_requests in queue.requests for queued in list(queued_requests))
 
@@ -225,7 +228,7 @@ class FairQueue:
         return ((key, owner, queue) for key, group in self._groups.items() for owner, queue in group.queues.items())
 
     def _counted(self, problem_count: int) -> int:
-        """Number of problems that a request counts: a request above the limit of an owner would never be accepted."""
+        """Return the counted number of problems: at most the limit of a single owner, so that any request fits."""
         return min(problem_count, self._problems.limit_alone)
 
     def _forget_if_empty(self, key: Hashable, owner: Owner) -> None:

@@ -1,7 +1,7 @@
-"""Objectives of a request besides its targets: their structure, and the numbers of every problem.
+"""Objectives of a request besides its targets: structure, and numbers of every problem.
 
-Kinds, frames and joints are code; all numbers are data, row weights included. Requests with the same code, and the same
-rows of weight 0, can be solved together.
+Kinds, frames and joints are part of the generated code; all numbers are data, row weights included. Requests with the
+same code and the same rows of weight 0 can share a batch.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,12 +26,12 @@ class ObjectiveData:
     """One objective of every problem of a request.
 
     Attributes:
-        kind: Name of its kind, as in a request.
-        objective_class: Its class.
-        names: Arguments of its class that are not numbers, such as `link` or `joints`.
-        data: Numeric arguments of its class by name, shape [width] or [problem_count, width]; the weight of the
-            objective is a factor of `row_weights`.
-        priority: 0 where its rows are to come first, as those of targets do; 1 where they yield to these.
+        kind: Name of the kind, as in a request.
+        objective_class: Class of the objective.
+        names: Arguments of the class other than numbers, such as `link` or `joints`.
+        data: Numeric arguments of the class by name, shape [width] or [problem_count, width]; `row_weights` includes
+            the weight of the objective.
+        priority: 0: same priority as targets; 1: lower-priority rows, in the null space of the targets.
     """
 
     kind: str
@@ -42,17 +42,17 @@ class ObjectiveData:
 
     @property
     def structure(self) -> tuple[object, ...]:
-        """All of it that a solver depends on."""
+        """Structure of the objective: everything except the numbers."""
         return (self.kind, self.names, tuple(self.data), self.priority)
 
     @property
     def rows_on(self) -> NDArray[np.bool_]:
-        """Patterns of rows with a weight above 0, shape [patterns, rows]."""
+        """Patterns of active rows (weight above 0), bool, shape [patterns, rows]."""
         return patterns_on(self.data[ROW_WEIGHTS])
 
     @property
     def label(self) -> str:
-        """Label of its rows: its kind and its link."""
+        """Label of the rows: kind and link of the objective."""
         return " ".join((self.kind, *(str(value) for name, value in self.names if name == "link")))
 
     def objective(self) -> ExpressionObjective:
@@ -72,8 +72,8 @@ def set_columns(objective: ExpressionObjective, several: Sequence[ObjectiveData]
     """Set the numbers of an objective for the problems of several requests, in order.
 
     Args:
-        objective: An objective of their structure.
-        several: Its data in each request.
+        objective: Objective of the same structure.
+        several: Data of the objective in each request.
         counts: Number of problems of each request.
     """
     for name in several[0].data:
@@ -84,7 +84,7 @@ def joined_lines(columns: Sequence[Column], counts: Sequence[int]) -> Column:
     """Return the rows of all problems of several requests, shape [problems, width].
 
     Args:
-        columns: Column of each request, shape [width] for all of its problems or [problem_count, width].
+        columns: Column of each request, shape [width] for all problems of the request or [problem_count, width].
         counts: Number of problems of each request.
     """
     pairs = zip(columns, counts, strict=True)
@@ -92,7 +92,7 @@ def joined_lines(columns: Sequence[Column], counts: Sequence[int]) -> Column:
 
 
 def _repeated(row: Column, count: int) -> Column:
-    """A row repeated for the problems of a request; most requests have one."""
+    """Return a row repeated for all problems of a request; most requests have one problem."""
     return row[None] if count == 1 else np.broadcast_to(row, (count, len(row)))
 
 
@@ -100,7 +100,7 @@ def patterns_on(weights: Column | NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return the patterns of weights above 0, shape [patterns, rows].
 
     Args:
-        weights: Shape [rows] or [problem_count, rows]; or which are on.
+        weights: Row weights or active rows (bool), shape [rows] or [problem_count, rows].
     """
     on = np.atleast_2d(weights).astype(np.float32) > 0.0
     return on[:1] if (on == on[0]).all() else np.unique(on, axis=0)

@@ -29,12 +29,12 @@ RETRY_MOST_S = 60
 
 @dataclass(frozen=True)
 class Expected:
-    """The expected request, before its body has been read.
+    """Expected request, before its body has been read.
 
     Attributes:
-        key: Requests with the same key can be solved together.
+        key: Batch key: requests with the same key can share a batch.
         problem_count: Number of problems.
-        owner: Its owner.
+        owner: Owner of the request.
     """
 
     key: Hashable
@@ -48,23 +48,23 @@ class Expected:
 
 
 class QueuedRequest:
-    """A request from `submit` to its answer. Its future can be cancelled until the answer is set.
+    """Request from `submit` to its answer. The future can be cancelled until the answer is set.
 
     Args:
         robot: The robot.
-        request: What to solve.
+        request: Problems and options.
         queued_at: Time of arrival on the monotonic clock [s].
-        deadline: Time after which the answer is of no use, on the same clock [s].
+        deadline: Time after which the answer is useless, on the same clock [s].
         label: Name of the robot in metrics; robots of equal content may have several names.
-        owner: Its owner; owners share the solver.
+        owner: Owner of the request; owners share the solver.
 
     Attributes:
-        key: Requests with the same key can be solved together.
+        key: Batch key: requests with the same key can share a batch.
         future: Receives the answer, or the error.
-        problem_count: Number of its problems.
-        taken: Problems put into batches so far, from the first.
-        is_compiled: Whether the kernels that it needs are known to be compiled.
-        is_small: Whether it fits into a batch, and so is taken whole.
+        problem_count: Number of problems.
+        taken: Number of problems in batches so far, from the first problem.
+        is_compiled: Whether the kernels for the request are known to be compiled.
+        is_small: Whether the whole request fits into a batch.
     """
 
     def __init__(
@@ -91,12 +91,12 @@ class QueuedRequest:
 
     @cached_property
     def code_key(self) -> Hashable:
-        """Key of the requests that need the same kernels; read for the first request of a group only."""
+        """Kernel key: requests with the same key need the same kernels; read only for the first request of a group."""
         return (self.robot.content_hash, self.request.code_key)
 
     @property
     def may_be_slow(self) -> bool:
-        """Return whether a problem may take long, by its DOFs, kernels, engine, seeds, iterations or derivatives."""
+        """Return whether a problem may be slow, judged by DOFs, kernels, engine, seeds, iterations and derivatives."""
         options, dofs, is_staged = self.request.options, self.robot.active_dof_count, self.request.engine == "staged"
         if self.request.pattern_count > PATTERNS_MOST or options.sensitivity is not None or is_staged:
             return True
@@ -104,19 +104,19 @@ class QueuedRequest:
 
     @property
     def remaining(self) -> int:
-        """Problems that are not yet in a batch."""
+        """Number of problems not yet in a batch."""
         return self.problem_count - self.taken
 
     def is_stale(self, now: float) -> bool:
-        """Return whether it is cancelled or past its deadline."""
+        """Return whether the request is cancelled or past its deadline."""
         return self.future.cancelled() or self.deadline <= now
 
     def expired_error(self, now: float, compile_s: float) -> ExpiredError:
-        """Return the error of a request whose deadline has passed.
+        """Return the error for an expired request.
 
         Args:
-            now: The time [s].
-            compile_s: Estimated time until all kernels that its owner waits for are compiled [s].
+            now: Current time on the monotonic clock [s].
+            compile_s: Estimated time until all kernels for its owner are compiled [s].
         """
         waited = now - self.queued_at
         if self.is_compiled:
@@ -137,13 +137,13 @@ class QueuedRequest:
         return share
 
     def keep(self, result: IKResult, rows: slice, started_at: float, ended_at: float) -> None:
-        """Keep the results of the problems taken last; with the last problem, set the answer.
+        """Keep the results of the last share; after the last problem, set the answer.
 
         Args:
             result: Results of a batch.
-            rows: Its rows of this request.
+            rows: Rows of this request in the batch.
             started_at: Start of the batch on the monotonic clock [s].
-            ended_at: Its end.
+            ended_at: End of the batch on the monotonic clock [s].
         """
         if not self._parts:
             self._started_at = started_at
@@ -154,7 +154,7 @@ class QueuedRequest:
             self._parts = []
 
     def fail(self, error: BaseException) -> None:
-        """Set an error; no further problems are taken."""
+        """Set an error and put no further problems into batches."""
         self.taken = self.problem_count
         self._end(error)
 
@@ -173,7 +173,7 @@ class BatchShare:
 
     Attributes:
         queued: The request.
-        rows: Its problems.
+        rows: Problems of the request in this batch.
     """
 
     queued: QueuedRequest

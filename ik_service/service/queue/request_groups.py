@@ -1,4 +1,4 @@
-"""Groups of requests that can be solved together, with a queue for each owner, and the batches made of them."""
+"""Groups of requests with the same batch key, one queue per owner in each group, and batches from a group."""
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
@@ -15,9 +15,9 @@ class OwnerQueue:
     """Requests of one owner in one group.
 
     Attributes:
-        requests: Large requests and small ones, each in order of arrival.
-        problems: Waiting problems of large requests and of small ones.
-        used_s: Solver time that the queue has used [s], from a start common to all queues of its owner.
+        requests: Large requests, then small requests, each in order of arrival.
+        problems: Number of waiting problems of large requests, then of small requests.
+        used_s: Solver time used by the queue [s], from a start common to all queues of its owner.
     """
 
     def __init__(self, used_s: float) -> None:
@@ -27,7 +27,7 @@ class OwnerQueue:
         self._large_next = False
 
     def next_size(self) -> bool:
-        """Return whether the next batch is of small requests (True) or of large ones: in turn where both wait."""
+        """Return the kind of the next batch: small requests (True) or large requests (False), in turn if both wait."""
         small, large = map(bool, (self.requests[True], self.requests[False]))
         is_small = small and not (large and self._large_next)
         self._large_next = is_small and large
@@ -35,15 +35,15 @@ class OwnerQueue:
 
 
 class RequestGroup:
-    """Requests with the same key, which can be solved together.
+    """Requests with the same batch key.
 
     Args:
-        kinds: The cap of queues: each counts one unit of it.
-        is_open: Whether batches may be taken, because the kernels are compiled.
+        kinds: Cap on the number of queues; each queue is one unit.
+        is_open: Whether the kernels are compiled, so batches may be taken.
 
     Attributes:
         queues: The requests, by owner.
-        kinds: The cap.
+        kinds: Cap on the number of queues.
         is_open: Whether batches may be taken.
     """
 
@@ -54,14 +54,14 @@ class RequestGroup:
     def next_batch(
         self, budget: int, first: OwnerQueue, others: Iterable[OwnerQueue]
     ) -> list[tuple[QueuedRequest, int]]:
-        """Return requests and their numbers of problems: first those of one queue, then what fits of the others.
+        """Return the requests of the next batch, each with its number of problems: first queue first, then the others.
 
-        Small requests are taken whole and in order. Under overload some are then answered in time, where equal shares
-        would answer all of them too late. Large requests share a batch.
+        Small requests are taken whole and in order. So, under overload, some requests are answered in time; with equal
+        shares, all answers would be late. Large requests share a batch.
 
         Args:
-            budget: Problems that the batch may hold.
-            first: The queue whose turn it is; it decides between small and large requests.
+            budget: Largest number of problems in the batch.
+            first: Next queue by turn; this queue decides between small and large requests.
             others: Further queues in order of their turns.
         """
         is_small, shares = first.next_size(), []
@@ -81,12 +81,12 @@ class RequestGroup:
 def share_out(
     queued_requests: Collection[QueuedRequest], budget: int, share: int = 0
 ) -> list[tuple[QueuedRequest, int]]:
-    """Return the requests that go into a batch and their numbers of problems.
+    """Return the requests of a batch, each with its number of problems.
 
     Args:
         queued_requests: Requests in order of arrival.
-        budget: Problems that the batch may hold.
-        share: Problems that each request may have before the rest of the budget is given out in order.
+        budget: Largest number of problems in the batch.
+        share: First share of each request [problems]; the rest of the budget is given out in order.
     """
     spare = budget - (sum(min(queued.remaining, share) for queued in queued_requests) if share else 0)
     shares = []

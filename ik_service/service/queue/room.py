@@ -1,4 +1,4 @@
-"""Checks before queueing: an answer in time, and room in the queue."""
+"""Checks before queueing: estimated wait, and room in the queue."""
 
 import math
 from collections.abc import Hashable
@@ -17,7 +17,7 @@ class RoomCheck:
 
     Args:
         queue: The queue.
-        batch_sizer: Knows the solver time of problems.
+        batch_sizer: Source of the solver time per problem.
     """
 
     def __init__(self, queue: FairQueue, batch_sizer: BatchSizer) -> None:
@@ -28,15 +28,15 @@ class RoomCheck:
         return problem_count <= self._batch_sizer.budget(key)
 
     def require(self, expected: Expected, timeout_s: float, lag_s: float = 0.0) -> None:
-        """Check that a request would be answered in time, and finds room.
+        """Check the estimated wait of a request, and the room in the queue.
 
         Args:
-            expected: The request; of one without a key nothing is known, and no wait is expected.
-            timeout_s: Time until its deadline [s].
-            lag_s: Time that it and its answer wait outside of the queue [s].
+            expected: The expected request; a request without a key has an estimated wait of 0.
+            timeout_s: Time until the deadline [s].
+            lag_s: Waiting time of the request and its answer outside the queue [s].
 
         Raises:
-            QueueFullError: Too much is waiting.
+            QueueFullError: The wait would be too long, or the queue or the owner's share is full.
         """
         owner, key, wait_s = expected.owner, expected.key, 0.0
         if key is not None and self._queue.requests:

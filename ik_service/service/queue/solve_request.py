@@ -1,7 +1,7 @@
 """Requests to a solver, independent of any wire format.
 
-Values are not checked here: readers of the wire check shapes, finite numbers and unit quaternions, and the solver
-checks them again before it launches anything.
+Values are not checked here: readers of documents check shapes, finite numbers and unit quaternions, and the solver
+checks the same again before any launch.
 """
 
 import math
@@ -32,18 +32,18 @@ _ALL_ENABLED = np.ones((1, 0), bool)
 
 @dataclass(frozen=True, eq=False)
 class SolveRequest:
-    """A batch of problems for one robot.
+    """Batch of problems for one robot.
 
     Attributes:
-        targets: The targets; at least one, or else an objective.
-        batch: The problems, without worlds; each has a start of its own, or none has a start.
-        options: What the solve may spend.
-        objectives: Further objectives.
-        world: What is around the robot; None for nothing.
-        object_enabled: Which of its objects are there, bool [objects] or [problem_count, objects]; None for all.
-        attached: Objects that links carry, by name.
-        engine: Which engine is to solve, as for `IKSolver`.
-        islands: Whether trees that no row couples are solved independently.
+        targets: The targets; at least one target or one objective is required.
+        batch: The problems, without worlds; either each problem has its own start, or no problem has a start.
+        options: Options of the solve.
+        objectives: Objectives besides the targets.
+        world: Obstacles around the robot; None: no obstacles.
+        object_enabled: Enabled objects of the world, bool [objects] or [problem_count, objects]; None: all.
+        attached: Objects attached to links, by name.
+        engine: Engine of the solve, as for `IKSolver`.
+        islands: Whether trees without common rows are solved independently.
     """
 
     targets: tuple[Target, ...]
@@ -63,13 +63,13 @@ class SolveRequest:
 
     @property
     def structure(self) -> tuple[object, ...]:
-        """Structure shared by requests that one solver can serve."""
+        """Structure of the request: requests of equal structure can share a solver."""
         objectives = tuple(objective.structure for objective in self.objectives)
         return (*map(structure_of, self.targets), *objectives, self.engine, self.islands, self.options.candidates)
 
     @cached_property
     def _rows_on(self) -> list[NDArray[np.bool_]]:
-        """Rows of each target and objective with a weight above 0, a line for each pattern; constraints last."""
+        """Active rows of each target and objective, bool [patterns, rows]; enabled constraints last."""
         each = zip(self.targets, self.batch.positions, self.batch.orientations_xyzw, strict=True)
         of_targets = [
             rows_on(target, position is not None, orientation is not None) for target, position, orientation in each
@@ -84,9 +84,9 @@ class SolveRequest:
 
     @cached_property
     def batch_key(self) -> Hashable | None:
-        """Key of the requests that can be solved together with this one; None where there are none.
+        """Batch key: requests with the same key can share a batch; None if this request must be solved alone.
 
-        They go to one solver, have the same rows on in all their problems and ask for the same options.
+        Requests with the same key use one solver, have the same active rows in all problems and have equal options.
         """
         if self.pattern_count > 1:
             return None
@@ -99,38 +99,38 @@ class SolveRequest:
 
     @property
     def code_key(self) -> Hashable:
-        """Key of the requests that need the same kernels on one robot."""
+        """Kernel key: requests with the same key need the same kernels on one robot."""
         further = tuple((objective.structure, objective.rows_on.tobytes()) for objective in self.objectives)
         options, extras = self.options, "none"
         if options.precision == "float64":
-            extras = "float64"  # which is to choose among seeds too
+            extras = "float64"  # includes the choice among seeds
         elif options.best_of is not None or options.solutions > 1:
             extras = "choice"
         of_targets = zip(self.targets, self._rows_on[: len(self.targets)], strict=True)
-        collision = (options.collision, self.world is None, options.repair)  # the first say whether there is a check
+        collision = (options.collision, self.world is None, options.repair)  # the first two decide about the check
         derived = options.sensitivity
         own = tuple(code_of(target, on) for target, on in of_targets)
         made_with = (self.engine, self.islands, options.candidates)
         return (own, further, self._rows_on[-1].tobytes(), extras, collision, derived, made_with)
 
     def collision_names(self, robot: RobotModel) -> tuple[str, ...]:
-        """Return what places in the column `closest` stand for.
+        """Return the names for the indices in column `closest`.
 
-        These are links that have spheres, then what is attached to links, then objects of the world.
+        Order: links with collision spheres, attached objects, objects of the world.
         """
         links = () if robot.body_spheres is None else robot.body_spheres.links
         return (*links, *self.attached, *(() if self.world is None else self.world.names))
 
     def sample(self) -> "Self":
-        """Return the least that needs all kernels of this request: one attempt of one iteration at few problems.
+        """Return the smallest request with all kernels of this request: one attempt of one iteration, few problems.
 
-        There is one problem of each pattern of rows that are on, since each may have islands of its own.
+        The sample has one problem per pattern of active rows, because each pattern may have its own islands.
         """
         options = replace(self.options, seeds=1, max_iterations=1, solutions=min(2, self.options.solutions))
         return replace(self._taken(self._first_of_each_pattern()), options=options)
 
     def _first_of_each_pattern(self) -> NDArray[np.intp]:
-        """The first problem of each pattern of rows that are on."""
+        """Return the index of the first problem of each pattern of active rows."""
         weights: list[Any] = [target.weights() for target in self.targets]
         weights += [objective.data[ROW_WEIGHTS] for objective in self.objectives]
         weights.append(self.batch.enabled)
@@ -151,7 +151,7 @@ class SolveRequest:
         return replace(
             self,
             targets=tuple(part_of(target, problems) for target in self.targets),
-            batch=self.batch.part(problems)._replace(lines=None),  # their data are cut, too
+            batch=self.batch.part(problems)._replace(lines=None),  # lines index the uncut data
             objectives=tuple(objective.part(problems) for objective in self.objectives),
             object_enabled=rows_of(self.object_enabled, problems),
         )

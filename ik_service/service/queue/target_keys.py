@@ -1,4 +1,4 @@
-"""Targets of a request by what solvers and kernels depend on, and their data in several requests."""
+"""Keys of targets for solvers and kernels, and joined target data of several requests."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -15,18 +15,18 @@ FloatArray = NDArray[np.floating[Any]]
 
 
 def structure_of(target: Target) -> tuple[object, ...]:
-    """Return all that a solver must be built for."""
+    """Return the structure of a target: links, frame and kinds of given data."""
     given = tuple(getattr(target, name) is None for name in DATA)
     return (target.link, target.reference_link, target.frame, *given)
 
 
 def code_of(target: Target, rows_on: NDArray[np.bool_]) -> tuple[object, ...]:
-    """Return what kernels depend on: the frames and the rows that are on, but no values."""
+    """Return the kernel key of a target: frames and active rows, without values."""
     return (target.link, target.reference_link, target.frame, target.offset is None, rows_on.tobytes())
 
 
 def rows_on(target: Target, has_position: bool, has_orientation: bool) -> NDArray[np.bool_]:
-    """Return which rows are given and have a weight above 0, one line for each pattern there is, [patterns, 6]."""
+    """Return the active rows of a target (given, with a weight above 0), bool, shape [patterns, 6]."""
     given = _given_rows(has_position, has_orientation)
     if target.row_weights is None and target.tolerance is None:
         return given
@@ -34,11 +34,11 @@ def rows_on(target: Target, has_position: bool, has_orientation: bool) -> NDArra
 
 
 def joined_data(targets: Sequence[Target], counts: Sequence[int]) -> dict[str, FloatArray | None]:
-    """Return the data of one target in several requests, a line for every problem, by name.
+    """Return the data of one target in several requests by name, one row per problem.
 
     Args:
         targets: The target in each request, of equal structures.
-        counts: Its number of problems.
+        counts: Number of problems of each request.
     """
     data: dict[str, FloatArray | None] = {}
     for name in DATA:
@@ -49,5 +49,5 @@ def joined_data(targets: Sequence[Target], counts: Sequence[int]) -> dict[str, F
 
 @cache
 def _given_rows(position: bool, orientation: bool) -> NDArray[np.bool_]:  # two switches of one thing
-    """Return the rows of a target that are given, bool [1, 6]."""
+    """Return the given rows of a target, bool [1, 6]."""
     return np.repeat([position, orientation], 3)[None]

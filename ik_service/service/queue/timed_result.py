@@ -1,4 +1,4 @@
-"""The queue's answer to a request: the result of the solver, and times."""
+"""Answer of the queue to a request: result of the solver, and times."""
 
 import asyncio
 from concurrent.futures import Future
@@ -8,12 +8,12 @@ from ik_service.solver.result import IKResult
 
 
 class TimedResult(NamedTuple):
-    """The result of a request.
+    """Result of a request, with times.
 
     Attributes:
-        result: The result, in the order of its problems.
-        queue_ms: Time that the request waited before its first batch [ms].
-        solve_ms: Time from the first batch that held a problem of it to the end of the last [ms].
+        result: The result, in the order of the problems.
+        queue_ms: Waiting time before the request's first batch [ms].
+        solve_ms: Time from the start of the request's first batch to the end of its last batch [ms].
     """
 
     result: IKResult
@@ -25,7 +25,7 @@ AnyFuture: TypeAlias = "Future[TimedResult] | asyncio.Future[TimedResult]"
 
 
 def pass_on(waiting: AnyFuture, done: AnyFuture) -> None:
-    """End a future as another one has ended."""
+    """Copy the outcome of a finished future to another future."""
     if done.cancelled():
         waiting.cancel()
     elif (error := done.exception()) is not None:
