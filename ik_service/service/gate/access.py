@@ -1,7 +1,7 @@
-"""Access: an address that other machines can reach needs API keys, and every request is checked.
+"""Access control: an address within reach of other machines needs API keys, and every request is checked.
 
-Whether keys are needed is decided where the application is made, from the address that its server is bound to. Under a
-server of somebody else the address is not known, so keys are needed there too.
+`create_app` decides whether keys are needed, from the server's address. Under another ASGI server the address is
+unknown, so keys are needed there, too.
 """
 
 import base64
@@ -34,7 +34,7 @@ _HOST = re.compile(r"(?:\[([0-9a-fA-F:.]*)\]|([^:\[\]]*))(?::[0-9]*)?")  # [addr
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address can be reached from this machine alone."""
+    """Return whether only this machine can reach an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -42,14 +42,14 @@ def is_loopback(host: str) -> bool:
 
 
 def require_safe_address(settings: ServiceSettings, bound_to: str | None) -> None:
-    """Refuse to answer without API keys where other machines can reach the service.
+    """Refuse a service without API keys within reach of other machines.
 
     Args:
         settings: The settings.
-        bound_to: Address that the server listens on; None where it is not known.
+        bound_to: Listening address of the server; None if unknown.
 
     Raises:
-        InputError: There are no keys, the address is not a loopback one, and `insecure` is not set.
+        InputError: No keys, not a loopback address, and `insecure` is not set.
     """
     if settings.keys or settings.insecure or (bound_to is not None and is_loopback(bound_to)):
         return
@@ -72,11 +72,11 @@ class Keyring:
         self._digests = [(name, hashlib.sha256(key.encode()).digest()) for name, key in keys.items()]
 
     def __bool__(self) -> bool:
-        """Return whether there are keys."""
+        """Return whether any key exists."""
         return bool(self._digests)
 
     def name_of(self, given: bytes) -> str | None:
-        """Return the name of a key, None where it is unknown; takes the same time for every input."""
+        """Return the name of a key, None for an unknown key; takes the same time for every input."""
         digest, found = hashlib.sha256(given).digest(), None
         for name, known in self._digests:
             if hmac.compare_digest(digest, known):
@@ -89,21 +89,21 @@ class Access:
 
     Args:
         settings: The settings.
-        bound_to: Address that the server listens on; None where it is not known.
+        bound_to: Listening address of the server; None if unknown.
     """
 
     def __init__(self, settings: ServiceSettings, bound_to: str | None) -> None:
         self._keyring = Keyring(settings.keys)
         self._on_loopback = bound_to is not None and is_loopback(bound_to)
-        # Without keys a web page could reach the service through this machine's browser, by a name that resolves to it.
+        # Without keys, a web page could reach the service through a local browser by DNS rebinding.
         self._checks_host = not self._keyring and not settings.insecure
         self._origins = frozenset(origin.encode() for origin in settings.cors_origins)
 
     def key_name(self, scope: Scope) -> str | None:
-        """Return the name of a request's API key; None where there are no keys, or the path needs none.
+        """Return the name of a request's API key; None if the service has no keys or the path needs none.
 
         Raises:
-            AccessError: The request is not let in.
+            AccessError: The request is refused.
         """
         path, headers = _route_path(scope), dict(scope["headers"])
         if self._checks_host and not _is_local_name(headers.get(b"host", b"localhost")):
@@ -144,7 +144,7 @@ class Access:
 
 
 def _offered_key(protocols: Sequence[str]) -> bytes | None:
-    """Return the API key among the subprotocols of a web socket; None without one, nothing where it cannot be read."""
+    """Return the API key in the subprotocols of a web socket; None without a key, empty if the key is malformed."""
     texts = [protocol.removeprefix(KEY_PROTOCOL) for protocol in protocols if protocol.startswith(KEY_PROTOCOL)]
     try:
         return base64.b64decode(texts[0] + "=" * (-len(texts[0]) % 4), b"-_", validate=True) if texts else None
@@ -153,7 +153,7 @@ def _offered_key(protocols: Sequence[str]) -> bytes | None:
 
 
 def _route_path(scope: Scope) -> str:
-    """Return the path without the prefix at which the application is mounted."""
+    """Return the path without the mount prefix of the application."""
     path: str = scope["path"]
     prefix: str = scope.get("root_path", "")
     return path.removeprefix(prefix) if prefix and path.startswith(prefix + "/") else path

@@ -1,11 +1,11 @@
-"""Admission: requests that would be answered too late are refused before they are read.
+"""Admission (backpressure): requests with a late answer are refused before their body is read.
 
-    headers -> arrival (since when, from whom, until when) -> the expected request -> its estimated wait -> in, or 503
+    headers -> arrival (time, sender, deadline) -> expected request -> estimated wait -> admitted, or 503
 
-Under overload, reading and refusing a request would cost about as much as answering it. So the headers alone decide: a
-request is expected to be like the last one of its sender that was read, and its wait is estimated for that one's place
-in the queue: many large requests do not shut out small ones, nor one caller another. Admitted requests are served in
-the order in which they came; as in CoDel the time in the queue is limited, not its length.
+Under overload, reading and refusing a request would cost about as much as answering. So the headers alone decide. The
+gate expects a request equal to the last read request of the same sender and estimates the wait for this place in the
+queue. So many large requests do not shut out small requests, and no caller shuts out another caller. Admitted requests
+are served in order of arrival. As in CoDel, the time in the queue is limited, not the length of the queue.
 
 Sources: B. Maurer, "Fail at Scale", ACM Queue 13(8), 2015; K. Nichols and V. Jacobson, "Controlling Queue Delay", ACM
 Queue 10(5), 2012; B. Beyer et al., "Site Reliability Engineering", 2016, chapter 22.
@@ -45,12 +45,12 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Arrival:
-    """A request as known by its headers.
+    """Arrival of a request, from its headers.
 
     Attributes:
-        at: Earliest time of its first byte, on the monotonic clock [s].
-        timeout_s: How long its caller waits from then on [s].
-        sender: Its path, API key, media type and size; requests of one sender are expected to be alike.
+        at: Earliest time of the first byte, on the monotonic clock [s].
+        timeout_s: Longest wait of the caller, from `at` on [s].
+        sender: Path, API key, media type and size; requests of one sender are expected to be equal.
     """
 
     at: float
@@ -64,17 +64,17 @@ class Arrival:
 
 
 class LoopLag:
-    """Lag of one event loop: how long bytes may have waited in the socket before they are read; 0 unless started.
+    """Lag of one event loop: longest possible wait of bytes in the socket before the loop reads them; 0 unless started.
 
-    Bytes cannot have waited for longer than the last round of the loop took and this one has taken so far, which a
-    timer shows by its delay. Where other programs keep the machine busy, an idle loop is delayed too. Refusals would
-    not shorten that delay; so for refusals no more counts than the CPU time that the loop itself has used.
+    Upper bound: duration of the last round of the loop plus the current round so far, measured by the delay of a timer.
+    On a busy machine an idle loop is delayed, too, and refusals would not shorten this delay. So refusals count only
+    the CPU time used by the loop itself.
     """
 
     def __init__(self) -> None:
         self._timer: asyncio.TimerHandle | None = None
         self._last, self._due = 0.0, 0.0
-        self._last_own, self._used = 0.0, 0.0  # CPU time: of the last round, and used until the last tick [s]
+        self._last_own, self._used = 0.0, 0.0  # CPU time of the last round, and total CPU time at the last tick [s]
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start to measure a loop, or wait for its next tick."""
@@ -89,7 +89,7 @@ class LoopLag:
 
     @property
     def seconds(self) -> float:
-        """Upper bound of the time that bytes read now have waited [s]."""
+        """Return an upper bound of the wait of bytes read now [s]."""
         if self._timer is None:
             return 0.0
         lag = max(self._last, time.monotonic() - self._due)
@@ -97,7 +97,7 @@ class LoopLag:
 
     @property
     def own_seconds(self) -> float:
-        """The part of that time in which the loop itself was at work [s]; to be read in the loop's thread."""
+        """Return the part of `seconds()` used by the loop itself [s]; call only in the loop's thread."""
         return min(self.seconds, max(self._last_own, time.thread_time() - self._used))
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -109,7 +109,7 @@ class Admission:
     """Admits requests or refuses them.
 
     Args:
-        timeout_s: Longest time that a caller may wait [s].
+        timeout_s: Longest allowed wait of a caller [s].
 
     Attributes:
         lag: Lag of the event loop.
@@ -123,11 +123,11 @@ class Admission:
         self._refused, self._log_at = 0, 0.0
 
     def arrives(self, path: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Arrival:
-        """Return the arrival of a request whose headers have just been read.
+        """Return the arrival of a request, just after its headers.
 
         Args:
-            path: Its path, not decoded.
-            headers: Its headers, names in lower case.
+            path: Path of the request, not decoded.
+            headers: Headers of the request, names in lower case.
         """
         timeout_s, sender = self._timeout_s, [path]
         for name, value in headers:
@@ -140,11 +140,11 @@ class Admission:
         return Arrival(time.monotonic() - self.lag.seconds, timeout_s, tuple(sender))
 
     def require_room(self, arrival: Arrival) -> None:
-        """Refuse a request that would be answered too late.
+        """Refuse a request with a late answer.
 
         Raises:
-            QueueFullError: Its estimated wait is too long.
-            ExpiredError: Its deadline has passed.
+            QueueFullError: The estimated wait is too long.
+            ExpiredError: The deadline has passed.
             ClosedError: The service is about to end.
         """
         if self.pool is None:
@@ -160,18 +160,18 @@ class Admission:
             raise
 
     def solver_timeout_s(self, arrival: Arrival) -> float:
-        """Return how long the solver may take, so that the answer is sent before the deadline [s]."""
+        """Return the time for the solver, so that the answer is sent before the deadline [s]."""
         return max(0.0, arrival.time_left_s - LOOP_ROUNDS_BACK * self.lag.seconds)
 
     def remember(self, arrival: Arrival, robot: RobotModel, request: SolveRequest, owner: Owner) -> None:
-        """Remember a request as what its sender is expected to send next."""
+        """Remember a request as the expected next request of its sender."""
         self._last[arrival.sender] = Expected.like(robot, request, owner)
 
 
 def preferred_wait_s(value: bytes) -> float | None:
-    """Return how long a caller waits by `Prefer: wait=SECONDS` (RFC 7240, section 4.3) [s]; None where it does not say.
+    """Return the caller's wait from `Prefer: wait=SECONDS` (RFC 7240, section 4.3) [s]; None without this preference.
 
-    Decimals are accepted too, for control loops. A preference that cannot be read is ignored (section 2 there).
+    Decimals are accepted, too, for control loops. An invalid preference is ignored (RFC 7240, section 2).
     """
     found = _WAIT.search(value)
     return None if found is None else float(found[1])

@@ -1,4 +1,4 @@
-"""Answers: made only while their caller waits, and sent in pieces where they are long."""
+"""Answers: computed only while their caller waits, and sent in pieces if long."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ Answer = TypeVar("Answer")
 
 
 async def wait_for(request: Request, answer: "asyncio.Future[Answer]") -> Answer:
-    """Return the result of a future; cancel the future when the caller disconnects, which servers do not do.
+    """Return the result of a future; cancel the future when the caller disconnects, because servers do not.
 
     Args:
-        request: The caller's request, its body read.
+        request: The caller's request, with its body already read.
         answer: The future.
 
     Raises:
@@ -53,7 +53,7 @@ async def wait_for(request: Request, answer: "asyncio.Future[Answer]") -> Answer
 
 
 class PacedResponse(Response):
-    """An answer of known length in pieces, each sent once the caller has read most of the one before.
+    """Answer of known length in pieces; each piece is sent after the caller has read most of the piece before.
 
     So the buffer of the connection stays small, and the memory of the request is reserved until nearly all is sent.
     """
@@ -64,10 +64,10 @@ class PacedResponse(Response):
         super().__init__(headers={"content-length": str(length)}, media_type=media_type)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """Send the answer."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         for piece in self._pieces:
             for start in range(0, piece.nbytes, PIECE_BYTES):
-                body = bytes(piece[start : start + PIECE_BYTES])  # servers accept nothing else
+                body = bytes(piece[start : start + PIECE_BYTES])  # servers accept only bytes
                 await send({"type": "http.response.body", "body": body, "more_body": True})
         await send({"type": "http.response.body", "body": b""})

@@ -1,8 +1,8 @@
-"""Connections of the HTTP server, with limits that uvicorn does not have: of headers, of time, of ambiguity.
+"""Connections of the HTTP server, with more limits than uvicorn's: header size, times, ambiguous requests.
 
-A connection is closed whose caller sends nothing, sends headers too slowly, goes on sending a body after the answer, or
-does not read the answer. A request that comes in one piece starts no timer here. Requests that two readers of HTTP
-could read differently are refused: two Host headers, transfer codings other than chunks, chunks with long extensions.
+The server closes a connection if the caller sends nothing, sends headers too slowly, goes on sending a body after the
+answer, or does not read the answer. A request in one piece starts no timer here. Ambiguous requests, read differently
+by different HTTP parsers, are refused: two Host headers, transfer codings other than chunked, long chunk extensions.
 """
 
 import asyncio
@@ -41,15 +41,15 @@ _FULL = 503, "Too many connections are open."
 
 
 class ConnectionSlots:
-    """Slots of a server's connections: idle ones are closed where there are too many, and some extra ones are open.
+    """Connection slots of a server; a new connection beyond the limit closes an idle connection or becomes an extra.
 
-    Where no further connection is allowed, an idle one is closed: first one that has shown no API key, but for a part
-    of those, since supervisors have none; then one of the key that has most, the one that was idle for longest first.
-    Where all have requests under way, a new connection is an extra one: it may ask for health, at once, and for nothing
-    else. So supervisors get their answers whatever callers do.
+    Order of closing: first connections without an API key, except a spared part, because supervisors have no key; then
+    connections of the key with the most idle connections. In each case the longest idle connection is closed. If all
+    connections have requests under way, a new connection is an extra connection: its only allowed request is a health
+    route, at once. So supervisors always get their answers.
 
     Attributes:
-        idle: Idle connections by the API key of their last request, None without; longest idle first.
+        idle: Idle connections by the API key of their last request (None: no key); longest idle first.
         extra: Extra connections, oldest first.
     """
 
@@ -59,7 +59,7 @@ class ConnectionSlots:
         self.extra: dict[LimitedConnection, None] = {}
 
     def make_room(self) -> bool:
-        """Close an idle connection; return whether there was one."""
+        """Close an idle connection; return whether any was idle."""
         bare = self.idle[None]
         most = max((held for owner, held in self.idle.items() if owner is not None), key=len, default=bare)
         if len(bare) > self._spared or not most:
@@ -67,7 +67,7 @@ class ConnectionSlots:
         return _close_first(most)
 
     def admit_extra(self, connection: "LimitedConnection") -> None:
-        """Admit an extra connection; close the oldest one where there are too many."""
+        """Admit an extra connection; beyond `EXTRA_MOST`, close the oldest extra connection."""
         self.extra[connection] = None
         if len(self.extra) > EXTRA_MOST:
             _close_first(self.extra)
@@ -82,11 +82,11 @@ def _close_first(connections: "dict[LimitedConnection, None]") -> bool:
 
 
 class LimitedConnection(HttpToolsProtocol):
-    """A connection with limits.
+    """HTTP connection with limits.
 
     Attributes:
-        settings: The settings, which have the limits; an attribute of the class.
-        slots: Slots of all connections of the server, an attribute of the class.
+        settings: The settings with the limits (class attribute).
+        slots: Slots of all connections of the server (class attribute).
     """
 
     settings: ServiceSettings
@@ -94,19 +94,19 @@ class LimitedConnection(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._incoming: asyncio.TimerHandle | None = None  # headers, or the rest of a body that nobody reads
+        self._incoming: asyncio.TimerHandle | None = None  # timer of headers, or of the rest of a discarded body
         self._looking: asyncio.TimerHandle | None = None
-        self._untaken: RequestResponseCycle | None = None  # at the last look, and at so many before
+        self._untaken: RequestResponseCycle | None = None  # request with an unread answer at the last check
         self._untaken_looks = 0
         self._in_headers, self._is_extra = False, False
-        self._beside_body = 0  # bytes of the headers; after the headers those around the chunks of the body
+        self._beside_body = 0  # bytes of headers; after the headers, bytes around the chunks of the body
         self._idle_among: dict[LimitedConnection, None] = {}
-        self._running: RequestResponseCycle | None = None  # `cycle` is the newest request, which may wait behind it
+        self._running: RequestResponseCycle | None = None  # the newest request is `cycle`; it may wait behind this one
 
     # ------------------------------------------------------------------ incoming
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start the timer of the first request; with too many connections, close an idle one or be an extra one."""
-        super().connection_made(cast(asyncio.Transport, transport))  # of TCP
+        """Start the timer of the first request; beyond the limit, close an idle connection or become an extra one."""
+        super().connection_made(cast(asyncio.Transport, transport))  # a TCP transport
         self._is_extra = len(self.connections) > self.settings.max_connections and not self.slots.make_room()
         if self._is_extra:
             self.slots.admit_extra(self)
@@ -116,7 +116,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timers, and tell the request that is being answered."""
+        """Stop the timers, and notify the request under way."""
         self._let_go()
         self.close_now()
         super().connection_lost(exc)
@@ -127,7 +127,7 @@ class LimitedConnection(HttpToolsProtocol):
         super().handle_websocket_upgrade()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes in slices, with limits of incomplete headers; a body that is discarded comes in no faster."""
+        """Take bytes in slices, check the limits of incomplete headers, and limit the rate of a discarded body."""
         for start in range(0, len(data), HTTP_SLICE_BYTES):
             if self.transport.is_closing() or self.transport.get_protocol() is not self:
                 return None
@@ -161,16 +161,16 @@ class LimitedConnection(HttpToolsProtocol):
         self._end_incoming()
         if (fault := self._fault()) is not None:
             self._refuse(*fault)
-            raise ValueError  # the parser gives up
-        self._beside_body = -HTTP_SLICE_BYTES  # how many bytes of this slice are headers is not known
+            raise ValueError  # ends the parser
+        self._beside_body = -HTTP_SLICE_BYTES  # the number of header bytes in this slice is unknown
         self._idle_among.pop(self, None)
         super().on_headers_complete()
-        self.headers = self.headers[:]  # trailers of the body are none of the request's headers
+        self.headers = self.headers[:]  # a copy: uvicorn would add the trailers of the body to the headers
         if self._is_extra and self.cycle is not None:
             self.cycle.keep_alive = False
 
     def _fault(self) -> tuple[int, str] | None:
-        """Return status and text by which the headers of a request are refused, None where they are not."""
+        """Return the status and text of a refusal by the headers; None for valid headers."""
         size, hosts, coding = len(self.url), 0, b""
         for name, value in self.headers:
             size += len(name) + len(value)
@@ -201,13 +201,13 @@ class LimitedConnection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """End a request, also one that was answered before."""
+        """End a request, also a request answered before its end."""
         super().on_message_complete()
         if self._incoming is not None and self.cycle is not None and self.cycle.response_complete:
             self._await_incoming(self.settings.keep_alive_s)
 
     def on_response_complete(self) -> None:
-        """Wait for the next request; the rest of this one's body is discarded, for a limited time."""
+        """Wait for the next request; discard the rest of the answered request's body for a limited time."""
         super().on_response_complete()
         if self.cycle.response_complete:
             self._set_idle(context_of(self.cycle.scope).owner if CONTEXT in self.cycle.scope else None)
@@ -221,14 +221,14 @@ class LimitedConnection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are not HTTP."""
-        if not self.transport.is_closing():  # else the headers were refused
+        if not self.transport.is_closing():  # closing: the headers were refused already
             self._refuse(400, "This is not a valid HTTP request.")
 
     def eof_received(self) -> Any:
-        """Answer complete requests of a caller that has closed its side, if the answers come soon.
+        """Answer complete requests of a half-closed connection, if the answers come soon.
 
         Returns:
-            True, by which asyncio keeps the side that writes open, or False; uvicorn declares None.
+            True keeps the writing side open in asyncio; False closes the connection. uvicorn declares None.
         """
         if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
             return False
@@ -237,7 +237,7 @@ class LimitedConnection(HttpToolsProtocol):
         return True
 
     def close_now(self) -> None:
-        """Close at once; the request that is being answered, which uvicorn may not tell, writes nothing more."""
+        """Close at once and disconnect the request under way, because uvicorn may not notify this request."""
         if self._running is not None:
             self._running.disconnected = True
             self._running.message_event.set()
@@ -260,7 +260,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     # ------------------------------------------------------------------ outgoing
     def _refuse(self, status: int, detail: str) -> None:
-        """Answer without the application, and close; only close where earlier answers are still to come."""
+        """Answer without the application, and close; close without an answer if earlier answers are outstanding."""
         cycle = self.cycle
         if cycle is not None and (self.pipeline or (cycle.response_started and not cycle.response_complete)):
             self.close_now()
@@ -285,7 +285,7 @@ class LimitedConnection(HttpToolsProtocol):
             self._incoming = None
 
     def _look(self) -> None:
-        """Cut off a caller that takes an answer too slowly, also where the connection is closing."""
+        """Close the connection of a caller slow to read an answer, also while the connection is closing."""
         is_same = self.transport.get_write_buffer_size() > 0 and self._untaken is self._running
         self._untaken, self._untaken_looks = self._running, self._untaken_looks + 1 if is_same else 0
         if self._untaken_looks < LOOKS:
@@ -302,13 +302,13 @@ class LimitedConnection(HttpToolsProtocol):
         elif self._is_extra and self.cycle is None:
             self._refuse(*_FULL)
         elif self.cycle is not None and not self.cycle.response_complete:
-            self.close_now()  # its caller has closed its side, and may have gone
+            self.close_now()  # half-closed: the caller may have gone
         else:
             self.transport.close()
 
 
 def server_config(app: ASGIApp, settings: ServiceSettings) -> Config:
-    """Return how uvicorn serves the application; uvicorn makes the connections, of a class with the settings."""
+    """Return the uvicorn configuration, with a connection class for these settings."""
     parts = {"settings": settings, "slots": ConnectionSlots(settings.max_connections)}
     return Config(
         app,

@@ -1,12 +1,12 @@
-"""The gate: one ASGI layer around the application, which every request and every handshake of a stream passes.
+"""Gate: one ASGI layer around the application, passed by every request and every handshake of a stream.
 
     id -> metrics, log -> CORS -> time left? -> body limited -> API key -> share of requests under way -> application
 
-Callers get a whole answer or a problem document with the request's id, whatever happens behind. Each request has one
-object, its `RequestContext`. One rule bounds its memory before any is allocated: a request holds `UNCOUNTED_BYTES` in
-all without being counted; a request that holds more takes all of it from `memory_bytes`, of which each API key has its
-share. That holds for bodies (as their bytes come), for decoded documents, results and answers (by their shapes); error
-documents have fewer bytes. All is released after the answer. The number of connections bounds the buffers of those.
+Callers always get a complete answer, or a problem document with the request's id. Each request has one
+`RequestContext`. One rule bounds its memory before any allocation: up to `UNCOUNTED_BYTES` per request are not counted;
+a larger request takes all its bytes from `memory_bytes`, shared among the API keys. The rule covers bodies (as their
+bytes arrive) and decoded documents, results and answers (by their shapes); error documents have fewer bytes. All bytes
+are released after the answer. The number of connections bounds the buffers of the connections.
 """
 
 import asyncio
@@ -64,20 +64,20 @@ _logger = logging.getLogger(__name__)
 
 
 class Gate:
-    """The layer.
+    """ASGI layer of the gate.
 
     Args:
-        app: The application behind it.
+        app: The application behind the gate.
         settings: The settings.
-        bound_to: Address that the server listens on; None where it is not known.
-        admission: Refuses requests to solve by their headers alone.
+        bound_to: Listening address of the server; None if unknown.
+        admission: Refuses solve requests by their headers alone.
         metrics: Counts all requests.
-        log: Has a line for every request that is not refused unread.
-        is_draining: Returns whether the service is about to end; connections are closed then.
+        log: Access log, with a line for every request except requests refused unread.
+        is_draining: Returns whether the service is about to end; connections are then closed.
 
     Attributes:
-        memory: Counts the bytes that all requests hold.
-        read_until: For each API key the time at which `BODY_RATE` would have brought its bytes so far [s].
+        memory: Counts the bytes held by all requests.
+        read_until: By API key: time at which the bytes read so far would have arrived at `BODY_RATE` [s].
     """
 
     def __init__(
@@ -117,12 +117,12 @@ class Gate:
             context.release(context.held)
             status, seconds = context.status or CLIENT_GONE, time.perf_counter() - started
             self.metrics.answered(scope, status, seconds, is_unread=context.is_unread)
-            if self._log is not None and not context.is_unread:  # a line costs more than such a refusal
+            if self._log is not None and not context.is_unread:  # a log line costs more than this refusal
                 self._log.answered(scope, context.id, context.owner, status, seconds)
         return None
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, also where it fails and no route or handler has answered."""
+        """Answer a request; answer failures not answered by a route or handler."""
         context = context_of(scope)
         try:
             await self._admit(scope, receive, send)
@@ -137,10 +137,10 @@ class Gate:
             if not context.status:
                 await send_error(error, scope, receive, send)
             elif context.is_open:
-                raise  # the server closes the connection, so that half an answer is not taken for a whole one
+                raise  # the server closes the connection: half an answer must not look complete
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse a request by its headers, or let it be under way."""
+        """Refuse a request by its headers, or pass the request to the application."""
         context, is_http = context_of(scope), scope["type"] == "http"
         is_post = is_http and scope["method"] == "POST"
         is_counted = is_http and not scope["path"].startswith("/health/")
@@ -150,7 +150,7 @@ class Gate:
                 context.arrival = self._admission.arrives(path, scope["headers"])
                 self._admission.require_room(context.arrival)
         except ClosedError:
-            pass  # the application says so
+            pass  # the application answers with this error
         except (QueueFullError, ExpiredError) as error:
             return await self._answer_unread(error, scope, receive, send)
         try:
@@ -175,7 +175,7 @@ class Gate:
     async def _answer_unread(
         self, error: QueueFullError | ExpiredError, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Refuse a request by its headers; the server discards a body that is short and sure to come."""
+        """Refuse a request by its headers; the server discards a short body of known length."""
         self.metrics.refused(error.reason if isinstance(error, QueueFullError) else "deadline")
         context, headers = context_of(scope), dict(scope["headers"])
         context.is_unread = True
@@ -188,15 +188,15 @@ class Gate:
 
 
 class RequestContext:
-    """One request: receives its body and sends its answer, within the limits of the gate.
+    """Context of one request: receives the body and sends the answer, within the limits of the gate.
 
     Attributes:
-        id: Its id.
-        owner: Name of its API key; None without, or before the key is read.
-        arrival: When and from whom it came; only of requests to solve.
-        is_unread: Whether it was refused by its headers, since the answer would have come too late.
-        held: Bytes that it holds.
-        status: Status of its answer; 0 before the answer begins.
+        id: Id of the request.
+        owner: Name of the API key; None without a key, or before the key is checked.
+        arrival: Time and sender; solve requests only.
+        is_unread: Whether admission has refused the request by its headers.
+        held: Bytes held by the request.
+        status: Status of the answer; 0 before the answer begins.
         is_open: Whether the answer has begun and not ended.
     """
 
@@ -215,14 +215,14 @@ class RequestContext:
 
     # ------------------------------------------------------------------ body
     def limit_body(self, most: int, advice: str) -> None:
-        """Bound the body, which must not have been read.
+        """Bound the body; call before the body is read.
 
         Args:
-            most: Most bytes.
+            most: Largest number of bytes.
             advice: Added to the text of the error.
 
         Raises:
-            BodyTooLargeError: The header says that there are more; `receive` raises it where more come.
+            BodyTooLargeError: Content-Length is larger; `receive` raises the same error if more bytes arrive.
         """
         self._body_most, self._advice = most, advice
         length = _header(self._headers, b"content-length") or b""
@@ -233,7 +233,7 @@ class RequestContext:
             raise api.BodyTooLargeError(f"The body is larger than {self._body_most} bytes. {self._advice}")
 
     async def receive(self) -> Message:
-        """Return the next message; the time of the body is limited, the time until the connection ends is not."""
+        """Return the next message; the time for the body is limited, the wait for the disconnect is not."""
         if self._body_end is None:
             return await self._receive()
         timeout_s = self._gate.settings.body_timeout_s
@@ -255,9 +255,9 @@ class RequestContext:
         return message
 
     def rest_s(self, amount: int, *, is_discarded: bool = False) -> float:
-        """Count bytes of a body; return how long the service waits before it reads more bytes of the same API key [s].
+        """Count bytes of a body; return the pause before more bytes of the same API key are read [s].
 
-        Refused bodies always wait. Other bodies wait only where several keys share the service.
+        Refused bodies always wait. Other bodies wait only if several keys share the service.
         """
         if self.is_unread or not (is_discarded or self._gate.is_shared):
             return 0.0
@@ -289,7 +289,7 @@ class RequestContext:
 
     @contextmanager
     def reserved(self, amount: int) -> Iterator[None]:
-        """Hold more bytes within a block; errors are those of `reserve`."""
+        """Hold more bytes within a block; errors as in `reserve`."""
         self.reserve(amount)
         try:
             yield
@@ -297,10 +297,10 @@ class RequestContext:
             self.release(amount)
 
     def reserve_answer(self, amount: int) -> None:
-        """Hold the bytes that the answer has at most; further errors are those of `reserve`.
+        """Hold bytes for the largest possible answer; further errors as in `reserve`.
 
         Raises:
-            AnswerTooLargeError: One answer may not have so many.
+            AnswerTooLargeError: The answer would exceed the limit of a single answer.
         """
         most = self._gate.settings.max_answer_bytes
         if amount > most:
@@ -340,7 +340,7 @@ class RequestContext:
 
 
 def context_of(scope: Mapping[str, Any]) -> RequestContext:
-    """Return the context of a request that has passed the gate."""
+    """Return the context of a request inside the gate."""
     context = scope[CONTEXT]
     assert isinstance(context, RequestContext)  # put there by the gate
     return context
@@ -355,7 +355,7 @@ def _header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None
 
 
 def _require_single(headers: Iterable[tuple[bytes, bytes]]) -> None:
-    """Refuse two headers of which one could be overlooked: they say who asks, or under which condition."""
+    """Refuse repeated headers of API keys and preconditions: a reader could overlook the second header."""
     names = [name.decode() for name, _ in headers if name in _SENT_ONCE]
     for name in names:
         if names.count(name) > 1:

@@ -1,7 +1,7 @@
 """Logs: one JSON object per line, or text for people; every line has the id of its request.
 
-The access log belongs to an application. `configured_logs` sets up Python's logging, which all other lines go through,
-for a process that only serves.
+The access log belongs to an application. All other lines go through Python's logging; `configured_logs` sets it up for
+a process without other work.
 """
 
 import logging
@@ -25,8 +25,8 @@ _QUIET_LOGGERS = ("uvicorn", "asyncio")
 _SERVER_LOGGER = "uvicorn.error"
 # Control characters except tab and line end, and marks that change the direction of text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-SELDOM_S = 10.0  # between two warnings of the server, of which bytes that are not HTTP cause one each
-_REFUSED_HANDSHAKE = "ASGI callable returned without completing handshake."  # of a web socket, also an answered one
+SELDOM_S = 10.0  # between two warnings of the server: each request that is not HTTP causes a warning
+_REFUSED_HANDSHAKE = "ASGI callable returned without completing handshake."  # web sockets, also if answered
 
 
 def is_for_people(settings: ServiceSettings, stream: TextIO | None = None) -> bool:
@@ -41,13 +41,13 @@ class AccessLog:
 
     Args:
         settings: The settings.
-        stream: Where the lines are written; None: standard error.
-        role: What this process is to a service of several; None: there is one.
+        stream: Output of the lines; None: standard error.
+        role: Role of this process among several processes of a service; None: single process.
     """
 
     def __init__(self, settings: ServiceSettings, stream: TextIO | None = None, *, role: str | None = None) -> None:
         stream = stream or sys.stderr
-        self._stream = stream  # kept alive: its buffer would be closed with it
+        self._stream = stream  # kept alive: otherwise Python would close the buffer
         logger: Any = structlog.PrintLogger(stream)
         if not is_for_people(settings, stream) and hasattr(stream, "buffer"):
             logger = structlog.BytesLogger(stream.buffer)
@@ -75,7 +75,7 @@ class AccessLog:
         }
         if owner is not None:
             fields["key"] = owner
-        # A log that cannot be written (full disk, closed pipe) must not make the request fail.
+        # A failed write of the log (full disk, closed pipe) must not fail the request.
         with suppress(OSError, ValueError):
             (self._logger.warning if status >= 500 else self._logger.info)("request", **fields)
 
@@ -88,8 +88,8 @@ def configured_logs(
 
     Args:
         settings: The settings.
-        stream: Where the lines are written; None: standard error.
-        role: What this process is to a service of several; None: there is one.
+        stream: Output of the lines; None: standard error.
+        role: Role of this process among several processes of a service; None: single process.
     """
     stream = stream or sys.stderr
     before: list[Processor] = [_add_request_id, structlog.stdlib.add_log_level, structlog.processors.TimeStamper("iso")]
@@ -122,7 +122,7 @@ def _role_field(role: str | None) -> dict[str, str]:
 
 
 class _News(logging.Filter):
-    """Passes lines of the server but for refused web sockets, which the access log has, and for frequent warnings."""
+    """Filter of server lines: drops refused web sockets (the access log has them) and frequent warnings."""
 
     _again_at = 0.0
 

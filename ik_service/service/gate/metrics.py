@@ -1,8 +1,8 @@
 """Prometheus metrics of one application: requests, queue and solves, by robot.
 
-The number of labels is bounded: robots that are served, routes, methods, statuses. Each application has its own
-registry. The workers of a service count into files of one folder, by the multiprocess mode of prometheus_client, so
-that each of them can show the metrics of the whole. What is in a file stays there: labels of deleted robots, too.
+The number of labels is bounded: served robots, routes, methods, statuses. Each application has its own registry. The
+workers of a service count into files of one folder, in the multiprocess mode of prometheus_client; so each worker can
+show the metrics of the whole service. Labels stay in these files, also after a robot is deleted.
 """
 
 import threading
@@ -53,7 +53,7 @@ _OF_PROCESS: Mapping[str, Literal["livesum", "livemin"]] = {
 
 
 class WeightedHistogram(Histogram):
-    """A histogram that counts many equal values at once."""
+    """Histogram with a method to count many equal values at once."""
 
     def observe_many(self, value: float, count: int) -> None:
         """Count a value several times."""
@@ -62,17 +62,17 @@ class WeightedHistogram(Histogram):
 
 
 class ServiceMetrics(PoolObserver):
-    """Metrics of an application; an observer of its requests and of its solver pool.
+    """Metrics of an application: observer of its requests and of its solver pool.
 
     Args:
-        is_served: Returns whether a robot of a name is served.
-        is_shared: Whether this process is one of several workers; values of prometheus_client are files then.
+        is_served: Returns whether the catalog has a robot of this name.
+        is_shared: Whether this process is one of several workers; prometheus_client then keeps values in files.
     """
 
     def __init__(self, is_served: Callable[[str], bool], *, is_shared: bool = False) -> None:
         self._is_served, self._is_shared = is_served, is_shared
         self.registry = registry = CollectorRegistry(auto_describe=False)
-        self._read: dict[Gauge, Callable[[], float]] = {}  # gauges, each with what gives its value
+        self._read: dict[Gauge, Callable[[], float]] = {}  # gauges, each with the function of its value
         self._reading = threading.Lock()
         self._names: set[str] = set()  # labels of robots in the files of this worker
         self._shown = CollectorRegistry(auto_describe=False) if is_shared else registry
@@ -121,7 +121,7 @@ class ServiceMetrics(PoolObserver):
         self._queue_problems = self._gauge("queue_problems", "Problems that wait.")
         self._robot_count = self._gauge("robots", "Robots that are served.", "livemax")
         self._ready = self._gauge("ready", "1 while the service is ready, 0 otherwise.", "livemin")
-        self._labelled = cache(_labelled)  # looking up labels takes longer than counting
+        self._labelled = cache(_labelled)  # a look-up of labels takes longer than counting
 
     def watch(self, pool: SolverPool, robot_count: Callable[[], int], is_ready: Callable[[], bool]) -> None:
         """Read the queue and the state of the service whenever metrics are read."""
@@ -137,7 +137,7 @@ class ServiceMetrics(PoolObserver):
         return encode(self._shown), media_type
 
     def refresh(self) -> None:
-        """Put what is read rather than counted into the gauges; a worker does so for the others, too."""
+        """Set all gauges to their current values; other workers see the gauges of this worker, too."""
         with self._reading:
             for gauge, read in self._read.items():
                 gauge.set(read())
@@ -155,7 +155,7 @@ class ServiceMetrics(PoolObserver):
         return Gauge(f"ik_service_{name}", documentation, registry=self.registry, multiprocess_mode=mode)
 
     def forget(self, robot: str) -> None:
-        """Drop the metrics of a robot that is no longer served."""
+        """Drop the metrics of a deleted robot."""
         if self._is_shared:
             return
         for metric in (
@@ -171,11 +171,11 @@ class ServiceMetrics(PoolObserver):
 
     # ------------------------------------------------------------------ of requests
     def began(self) -> None:
-        """Count a request that begins."""
+        """Count the begin of a request."""
         self._open_count += 1
 
     def answered(self, scope: Scope, status: int, seconds: float, *, is_unread: bool = False) -> None:
-        """Count a request that is answered."""
+        """Count an answered request."""
         self._open_count -= 1
         method = scope.get("method", "WEBSOCKET")
         route = SOLVE_ROUTE if is_unread else getattr(scope.get("route"), "path", "(none)")
@@ -209,12 +209,12 @@ class ServiceMetrics(PoolObserver):
         self._compile_time.labels(self._name_of(queued)).observe(seconds)
 
     def dropped(self, queued_requests: Sequence[QueuedRequest]) -> None:
-        """Count requests that were dropped unsolved."""
+        """Count requests dropped unsolved."""
         for queued in queued_requests:
             self._dropped.labels("cancelled" if queued.future.cancelled() else "expired").inc()
 
     def refused(self, reason: RefusalReason) -> None:
-        """Count a request that was refused, before or after it was read."""
+        """Count a refused request, read or unread."""
         self._labelled(self._refused, reason).inc()
 
     def _name_of(self, queued: QueuedRequest) -> str:
@@ -231,7 +231,7 @@ def _labelled(metric: Counter | Histogram, *labels: object) -> Any:
 
 
 def _counts(values: NDArray[np.integer[Any]], rows: Sequence[slice], least: int = 0) -> list[int]:
-    """Return how often each of 0, 1, 2 ... occurs in some of the rows, at least so many of them."""
+    """Return the number of occurrences of 0, 1, 2 ... in some of the rows; the list has at least `least` entries."""
     taken = values[rows[0]] if len(rows) == 1 else np.concatenate([values[each] for each in rows])
     return [int(count) for count in np.bincount(taken, minlength=least)]
 

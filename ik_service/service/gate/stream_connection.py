@@ -1,8 +1,8 @@
-"""The connection of one stream, with limits that uvicorn does not have: for callers that do not read, and for floods.
+"""Connection of one stream, with more limits than uvicorn's: backpressure for slow readers, protection from floods.
 
-While a caller does not read what it is sent, nothing is read from it; after a while its connection is closed, also
-where the stream is closing. Bytes are parsed in slices, so that the event loop serves others in between. The rate of
-frames that are no messages is limited.
+While a caller does not read its answers, the service reads no messages from this caller; after a while the connection
+is closed, also while the stream is closing. Bytes are parsed in slices, so that the event loop serves other callers in
+between. The rate of control frames and empty frames is limited.
 """
 
 from typing import Any
@@ -21,25 +21,25 @@ CONTROL_BURST, CONTROL_RATE = 200.0, 100.0
 
 
 class StreamConnection(WebSocketsSansIOProtocol):
-    """A web socket connection with limits."""
+    """Web socket connection with limits."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.conn.debug = False  # else the library logs all headers of the handshake, API keys among them
+        self.conn.debug = False  # otherwise the library logs all headers of the handshake, with API keys
         self._unparsed = bytearray()
         self._control_left, self._control_at = CONTROL_BURST, self.loop.time()
         self._is_stuck = False
         self._looking = self.loop.call_later(UNTAKEN_S, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop looking and parsing."""
+        """Stop the timer and the parsing."""
         self._looking.cancel()
         self._unparsed.clear()
         super().connection_lost(exc)
 
     # ------------------------------------------------------------------ incoming
     def data_received(self, data: bytes) -> None:
-        """Take bytes; more than a slice is parsed in later turns of the event loop, and nothing is read until then."""
+        """Take bytes; bytes beyond a slice are parsed in later turns of the event loop, with reading paused."""
         is_parsing = bool(self._unparsed)
         self._unparsed += data
         if not is_parsing:
@@ -56,7 +56,7 @@ class StreamConnection(WebSocketsSansIOProtocol):
         self._read_or_not()
 
     def _read_or_not(self) -> None:
-        """Read only where all bytes are parsed, all messages taken by the session, and all answers read."""
+        """Read only if all bytes are parsed, the session has taken all messages and the caller has read all answers."""
         if self.transport.is_closing():
             return
         if self._unparsed or self.read_paused or not self.writable.is_set():
@@ -65,13 +65,13 @@ class StreamConnection(WebSocketsSansIOProtocol):
             self.transport.resume_reading()
 
     async def receive(self) -> Any:
-        """Return the next event; continue reading once none is left."""
+        """Return the next event; continue reading after the last event."""
         message = await super().receive()
         self._read_or_not()
         return message
 
     def handle_events(self) -> None:
-        """Handle what was parsed; too many frames that are no messages end the stream."""
+        """Handle parsed frames; too many control frames or empty frames end the stream."""
         control = sum(map(_is_control, self.conn.events))
         if control:
             now = self.loop.time()
@@ -81,11 +81,11 @@ class StreamConnection(WebSocketsSansIOProtocol):
                 return self._fail(CloseCode.POLICY, "Too many frames that are no messages.")
         super().handle_events()
         if self.conn.handshake_exc is not None:
-            self.transport.close()  # a handshake that cannot be read has no event and no timer
+            self.transport.close()  # an invalid handshake has no event and no timer
         return None
 
     def send_receive_event_to_app(self) -> None:
-        """Pass a message on; text that is not UTF-8 ends the stream."""
+        """Pass a message to the session; text with invalid UTF-8 ends the stream."""
         if self.curr_msg_data_type == "text":
             try:
                 b"".join(self.frames).decode()
@@ -100,7 +100,7 @@ class StreamConnection(WebSocketsSansIOProtocol):
 
     # ------------------------------------------------------------------ outgoing
     def pause_writing(self) -> None:
-        """Stop reading from a caller that does not read."""
+        """Stop reading, because the caller does not read its answers."""
         super().pause_writing()
         self._read_or_not()
 
@@ -111,7 +111,7 @@ class StreamConnection(WebSocketsSansIOProtocol):
         self._read_or_not()
 
     def _look(self) -> None:
-        """Cut off a caller that has read nothing, or not answered the closing, since the last look."""
+        """Close the connection if the caller has read nothing, or not answered the closing, since the last check."""
         was_stuck = self._is_stuck
         self._is_stuck = self.close_sent or self.transport.is_closing() or not self.writable.is_set()
         if was_stuck and self._is_stuck:
@@ -121,7 +121,7 @@ class StreamConnection(WebSocketsSansIOProtocol):
 
 
 def _is_control(event: Any) -> bool:
-    """Return whether a frame is no message; no size limits empty parts."""
+    """Return whether a frame is a control frame or an empty part; the size limit does not cover empty parts."""
     return isinstance(event, Frame) and (
         event.opcode in (Opcode.PING, Opcode.PONG) or (event.opcode is Opcode.CONT and not event.data and not event.fin)
     )

@@ -1,10 +1,10 @@
-"""One stream: targets in, joint configurations out, each solve started where the last one ended.
+"""Session of one stream: targets in, joint configurations out; each solve starts at the previous solution.
 
-    reader task: messages -> the newest one, which replaces those not taken yet
+    reader task: messages -> the newest message replaces waiting older messages
     session:     newest message -> request -> bridge -> pool -> answer -> message, one at a time
 
-Requests of several streams share batches. A tick that cannot be solved is answered with an error and the stream goes
-on; a configuration that cannot be used ends the stream.
+Requests of several streams share batches. An invalid tick is answered with an error and the stream goes on; an invalid
+configuration ends the stream.
 """
 
 import asyncio
@@ -68,8 +68,8 @@ class StreamSession:
 
     def __init__(self, websocket: WebSocket, name: str, robot: RobotModel, bridge: LoopBridge) -> None:
         self._websocket, self._name, self._robot, self._bridge = websocket, name, robot, bridge
-        self._newest: Message | None = None  # that has not been taken
-        self._skipped, self._is_over = 0, False  # messages that newer ones replaced; whether no more come
+        self._newest: Message | None = None  # newest message not yet taken
+        self._skipped, self._is_over = 0, False  # number of replaced messages; True: no more messages
         self._arrived = asyncio.Event()
         self._solving: asyncio.Future[TimedResult] | None = None
         self._codec: Codec = JSON
@@ -125,10 +125,10 @@ class StreamSession:
         self._arrived.set()
 
     async def _take(self, timeout_s: float) -> Message | None:
-        """Wait for a message and return the newest; None once no more come.
+        """Wait for a message and return the newest message; None at the end of the connection.
 
         Raises:
-            TimeoutError: None has come.
+            TimeoutError: No message arrived in time.
         """
         if self._newest is None and not self._is_over:
             async with timeout(timeout_s):
@@ -159,7 +159,7 @@ class StreamSession:
             warm_up = await self._solve(plan.request)
         except ClosedError:
             raise
-        except Exception as error:  # noqa: BLE001  # objectives and Warp raise anything; the client is told, and the stream ends
+        except Exception as error:  # noqa: BLE001  # objectives and Warp raise any error; the client gets the error, and the stream ends
             await self._fail(error, None)
             self._close = _close_code(error), "The configuration cannot be used."
             return
@@ -178,7 +178,7 @@ class StreamSession:
                 answer = await self._solve(tick_request(tick, plan, joint_q), plan.tick_timeout_s)
             except ClosedError:
                 raise
-            except Exception as error:  # noqa: BLE001  # objectives and Warp raise anything; the client is told, the next tick may succeed
+            except Exception as error:  # noqa: BLE001  # objectives and Warp raise any error; the client gets the error, the next tick may succeed
                 await self._fail(error, seq)
                 continue
             joint_q = answer.result.joint_q[0]
@@ -213,6 +213,6 @@ class StreamSession:
 
 
 def _close_code(error: Exception) -> int:
-    """Return the close code of a stream whose configuration has an error."""
+    """Return the close code of a stream after an error in its configuration."""
     status = kind_of(error).status
     return CloseCode.POLICY if status < 500 else CloseCode.FAILED if status == 500 else CloseCode.TRY_LATER
