@@ -1,1 +1,1 @@
-"""From documents to checked arrays for the solver, and from results to documents."""
+"""Conversion of documents to checked arrays for the solver, and of results to documents."""

@@ -1,7 +1,6 @@
-"""Bounds of the bytes of an answer and of its result in memory, from shapes alone, before anything is computed.
+"""Upper bounds of the size of an answer and of its result in memory, from shapes alone, before any computation.
 
-Numbers are taken to be as long as numbers of their type can be written, so an answer has often half of what stands
-here, and never more.
+Each number counts with the longest text of its type, so an answer often has half of the bound, and never more.
 """
 
 import math
@@ -41,12 +40,12 @@ _PLAIN = re.compile(r"[ !#-\[\]-~]*")  # printable ASCII but quotes and backslas
 
 
 def solve_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> tuple[int, int]:
-    """Return how many bytes the answer to a solve has at most, and the result in memory before it is written.
+    """Return the largest size of the answer to a solve, and of its result in memory [bytes].
 
     Args:
         robot: The robot.
-        decoded: What was asked.
-        codec: Writes the answer.
+        decoded: The request.
+        codec: Codec of the answer.
     """
     request = decoded.request
     numbers = request.problem_count * robot.joint_coord_count * (1 + len(request.targets))
@@ -71,7 +70,7 @@ def _answer_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> int
         trees = robot.trees.ntree
         couplings = [
             (min(rows, trees), label) for rows, label in _rows(request, robot)
-        ]  # an island has a row of its own
+        ]  # each island has at least one row
         islands = min(trees, sum(count for count, _ in couplings))
         labels = sum(count * _text_bytes((label,)) for count, label in couplings)
         if "islands" in include:
@@ -89,11 +88,11 @@ def _answer_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> int
 
 
 def array_bytes(robot: RobotModel, request: SolveRequest) -> int:
-    """Return how much memory the result of a solve takes at most, with switches of objects and limits by problem.
+    """Return the largest memory of the result of a solve, including object switches and requested limits [bytes].
 
     Args:
         robot: The robot.
-        request: What was asked; solutions are found whether or not the answer includes them.
+        request: The request; the solver keeps all solutions even if the answer does not include them.
     """
     poses = 0 if request.options.sensitivity is None else len(request.targets)
     extents = _extents(robot, request, len(request.targets), poses)
@@ -110,13 +109,13 @@ def array_bytes(robot: RobotModel, request: SolveRequest) -> int:
 def column_answer_bytes(
     names: Sequence[str], numbers: int, *, rows: int | None = None, arrays: int = 16, is_binary: bool
 ) -> int:
-    """Return how many bytes an answer of columns has at most.
+    """Return the largest size of an answer of columns [bytes].
 
     Args:
-        names: The names in it.
-        numbers: The numbers in all its columns.
-        rows: The rows that these numbers stand in; None: each may be alone in one.
-        arrays: The number of columns, at most.
+        names: All names in the answer.
+        numbers: Number of numbers in all columns.
+        rows: Number of rows in all columns; None: one row per number.
+        arrays: Largest number of columns.
         is_binary: Whether columns are arrays of bytes rather than text.
     """
     rows = numbers if rows is None else rows
@@ -129,7 +128,7 @@ def column_answer_bytes(
 
 
 def _extents(robot: RobotModel, request: SolveRequest, targets: int, poses: int) -> dict[str, int]:
-    """Numbers of entries of the axes of columns."""
+    """Return the lengths of the axes of columns."""
     constraints, closing = len(robot.constraint_names), len(robot.closing_coordinate_names)
     extents = {"coordinates": robot.joint_coord_count, "dofs": robot.joint_dof_count, "targets": targets}
     extents |= {"solutions": request.options.solutions, "constraints": constraints, "closing_coordinates": closing}
@@ -137,7 +136,7 @@ def _extents(robot: RobotModel, request: SolveRequest, targets: int, poses: int)
 
 
 def _column_bytes(column: Column, extents: Mapping[str, int], *, is_binary: bool) -> int:
-    """Bytes of one problem in a column."""
+    """Return the size of one problem in a column [bytes]."""
     numbers = math.prod(extents[axis] for axis in column.axes)
     if is_binary:
         return numbers if column.dtype == "bool" else NUMBER * numbers
@@ -146,12 +145,12 @@ def _column_bytes(column: Column, extents: Mapping[str, int], *, is_binary: bool
 
 
 def _rows(request: SolveRequest, robot: RobotModel) -> list[tuple[int, str]]:
-    """The rows of a problem, by what they stand for."""
+    """Return the number of rows and the label of each target, objective and constraint."""
     rows = [(ROWS_OF_TARGET, f"target {target.link}") for target in request.targets]
     rows += [(int(it.data[ROW_WEIGHTS].shape[-1]), it.label) for it in request.objectives]
     return rows + [(one.rows().residual_dim(), f"constraint {one.name}") for one in robot.every_constraint]
 
 
 def _text_bytes(texts: Sequence[str]) -> int:
-    """Bytes of texts in JSON, each with its quotes and a comma; in advice a text may be escaped twice."""
+    """Return the size of texts in JSON [bytes], with quotes and comma; advice may escape a text twice."""
     return sum(3 + len(text) * (1 if _PLAIN.fullmatch(text) else CHARACTER) for text in texts)

@@ -1,4 +1,4 @@
-"""A solve request as an archive: arrays in the body, links and options in the query of the address."""
+"""Solve request as an archive: arrays in the body, links and options in the query of the URL."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ _BY_LINK = {"positions": 3, "orientations_xyzw": 4}
 
 
 def solve_document(fields: ArchiveFields) -> dict[str, Any]:
-    """Return the JSON document that is equal to an archive and its query.
+    """Return the JSON document equivalent to an archive and its query.
 
     Args:
         fields: Arrays `positions` [m] and `orientations_xyzw`, of shape [n, 3 or 4] for one link and [n, links, 3 or 4]
-            for several, and `initial_joint_q`, of shape [n, joint_coord_count]; `link`, `include` and `disable`, once
-            or more, and options by their names.
+            for several, and `initial_joint_q`, of shape [n, joint_coord_count]; `link`, `include` and `disable` may
+            repeat; options by their names.
 
     Raises:
         FaultyFieldsError: An array of another name or shape, or an option given twice.

@@ -1,7 +1,7 @@
 """Numeric columns of a body, checked and converted to arrays.
 
 A column is a list of rows of equal width, a packed column or an array. Each check runs in C over the whole column; only
-a column that fails is searched in Python for its first fault. float32 stays float32.
+after a failed check, Python searches the column for its first fault. float32 stays float32.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ def read_rows(value: object, width: int, pointer: str) -> FloatArray:
 
 
 def _blocks(rows: list[Any]) -> list[list[Any]]:
-    """Split a long list: no other thread runs while one part is checked."""
+    """Split a long list, because the check of one part blocks all other threads."""
     return [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
 
 
@@ -85,7 +85,7 @@ def read_row_or_rows(value: object, width: int, pointer: str) -> FloatArray:
     """Return one row for all problems, shape [width], or a column of rows, shape [n, width].
 
     Raises:
-        FaultyFieldsError: Neither of the two, or numbers that are not finite or not within the limits.
+        FaultyFieldsError: Neither a row nor a column, or numbers not finite or beyond the limits.
         TooManyProblemsError: Too many rows.
     """
     if isinstance(value, (PackedColumn, np.ndarray)):
@@ -97,14 +97,14 @@ def read_row_or_rows(value: object, width: int, pointer: str) -> FloatArray:
 
 
 def check_unit_quaternions(quaternions_xyzw: FloatArray, pointer: str) -> None:
-    """Refuse quaternions that are not unit quaternions, shape [4] or [n, 4].
+    """Refuse quaternions of a length other than 1, shape [4] or [n, 4].
 
     Raises:
-        FaultyFieldsError: A length further than `UNIT_TOLERANCE` from 1.
+        FaultyFieldsError: A length differs from 1 by more than `UNIT_TOLERANCE`.
     """
     squared = np.einsum("...k,...k->...", quaternions_xyzw, quaternions_xyzw, dtype=np.float64)
     deviations = squared - 1.0
-    if np.vdot(deviations, deviations) <= UNIT_TOLERANCE**2:  # then each is less, and that of the root too
+    if np.vdot(deviations, deviations) <= UNIT_TOLERANCE**2:  # then each deviation is below, for the square root, too
         return
     length = np.sqrt(np.atleast_1d(squared))
     off = np.abs(length - 1.0) > UNIT_TOLERANCE
@@ -119,10 +119,10 @@ def check_unit_quaternions(quaternions_xyzw: FloatArray, pointer: str) -> None:
 
 
 def check_weights(weights: FloatArray, pointer: str) -> None:
-    """Refuse negative weights, and weights whose square would be 0 in float32.
+    """Refuse negative weights, and positive weights with a square of 0 in float32.
 
     Raises:
-        FaultyFieldsError: A weight below `MIN_ROW_WEIGHT` that is not 0.
+        FaultyFieldsError: A weight other than 0 is below `MIN_ROW_WEIGHT`.
     """
     wrong = np.argwhere((weights < MIN_ROW_WEIGHT) & (weights != 0.0))
     if wrong.size:

@@ -1,4 +1,4 @@
-"""Envelopes of documents: all fields but the numeric columns, checked by the models of the schema."""
+"""Envelopes of documents: all fields except numeric columns, checked by the models of the schema."""
 
 from typing import Any, TypeVar, get_args
 
@@ -38,7 +38,7 @@ def read_envelope(kind: type[Body], document: Any) -> Body:
         document: A decoded document.
 
     Raises:
-        FaultyFieldsError: A field that is not as the schema says.
+        FaultyFieldsError: A field violates the schema.
     """
     try:
         return kind.model_validate(document)
@@ -48,7 +48,7 @@ def read_envelope(kind: type[Body], document: Any) -> Body:
 
 
 def _fault(body: type[Envelope], place: tuple[int | str, ...], kind: str, message: str) -> FaultBody:
-    """Return the fault for an error of the validation."""
+    """Return the fault for a validation error of pydantic."""
     detail = f"{'Field required' if kind == 'union_tag_not_found' else message}."
     if kind == "extra_forbidden":
         close = near_names(str(place[-1]), _field_names(body, place[:-1]))
@@ -64,7 +64,7 @@ def _field_names(body: type[Envelope], place: tuple[int | str, ...]) -> list[str
         fields = [kind.model_fields[token] for kind in kinds if token in kind.model_fields]
         if fields:
             kinds = [model for field in fields for model in _models(field.annotation)]
-        elif isinstance(token, str):  # the type of an objective, which pydantic puts between its number and its fields
+        elif isinstance(token, str):  # type of an objective: pydantic puts the type between index and field
             kinds = [kind for kind in kinds if token in get_args(kind.model_fields["type"].annotation)]
     return [name for kind in kinds for name in kind.model_fields]
 
@@ -77,7 +77,7 @@ def _models(annotation: Any) -> list[type[Envelope]]:
 
 
 def _pointer(place: tuple[int | str, ...], kind: str) -> str:
-    """Return the JSON pointer to a fault; pydantic puts the type of an objective between its number and its fields."""
+    """Return the JSON pointer to a fault, without the type of an objective inserted by pydantic."""
     tokens = list(place)
     if tokens[:1] == ["objectives"] and len(tokens) > 2:
         del tokens[2]

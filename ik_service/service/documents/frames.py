@@ -1,4 +1,4 @@
-"""Checks of links, tool frames, constraints and numbers of rows, for the documents of several routes."""
+"""Checks of links, tool frames, constraints and row counts, for the documents of several routes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -22,10 +22,10 @@ NAMES_SHOWN = 32
 
 
 def check_link(name: str, robot: RobotModel, pointer: str) -> None:
-    """Refuse a link that is not in the robot.
+    """Refuse an unknown link.
 
     Raises:
-        FaultyFieldsError: The robot has no such link.
+        FaultyFieldsError: The robot has no link of this name.
     """
     try:
         robot.link_frame(name)
@@ -55,7 +55,7 @@ def read_offset(offset: Offset, pointer: str) -> FloatArray:
 
 
 def check_count(given: int, expected: int, pointer: str) -> None:
-    """Refuse a column whose number of rows is not the number of problems.
+    """Refuse a column unless its number of rows is the number of problems.
 
     Raises:
         FaultyFieldsError: The numbers differ.
@@ -67,15 +67,15 @@ def check_count(given: int, expected: int, pointer: str) -> None:
 
 
 def read_disabled(value: Any, robot: RobotModel, count: int) -> NDArray[np.bool_] | None:
-    """Return which constraints of a robot are enabled, [1 or problem_count, constraints]; None for all.
+    """Return the enabled constraints of a robot, bool [1 or problem_count, constraints]; None: all.
 
     Args:
-        value: Names for all problems, or a list of names for each.
+        value: Names of disabled constraints for all problems, or a list of names for each problem.
         robot: The robot.
         count: Number of problems.
 
     Raises:
-        FaultyFieldsError: Not such a list, or a name that the robot does not have.
+        FaultyFieldsError: Not a list of names, or the robot has no constraint of this name.
     """
     found = Switches("robot", "constraint", robot.constraint_names).read(value, count, "/constraints/disable")
     return None if found is None else np.atleast_2d(found)
@@ -84,16 +84,16 @@ def read_disabled(value: Any, robot: RobotModel, count: int) -> NDArray[np.bool_
 def read_asked_limits(
     body: SolveRequestBody, robot: RobotModel, start: FloatArray | None, count: int
 ) -> AskedLimits | None:
-    """Return the joint limits of a request; None for those of the robot.
+    """Return the requested limits of joints; None: the limits of the robot.
 
     Args:
         body: The request.
         robot: The robot.
-        start: Its first starts, shape [problem_count, joint_coord_count]; None for none.
+        start: Initial configurations, shape [problem_count, joint_coord_count]; None: none given.
         count: Number of problems.
 
     Raises:
-        FaultyFieldsError: They are not as the schema says, name what the robot does not have, or leave no value.
+        FaultyFieldsError: The limits violate the schema, name an unknown joint, or leave a joint no allowed value.
     """
     if body.joint_limits is None and not body.frozen and body.max_change is None:
         return None
@@ -140,12 +140,12 @@ def _read_distance(value: Any, pointer: str) -> float:
 
 
 class Switches(NamedTuple):
-    """Things that a request can switch off by their names.
+    """Constraints, objects or other things with a switch by name in a request.
 
     Attributes:
-        owner: What has them.
-        what: What they are.
-        names: Their names.
+        owner: Owner of the things, for messages.
+        what: Kind of the things, for messages.
+        names: Names of the things.
     """
 
     owner: str
@@ -153,7 +153,7 @@ class Switches(NamedTuple):
     names: Sequence[str]
 
     def read(self, value: Any, count: int, pointer: str) -> NDArray[np.bool_] | None:
-        """Return which are on, [names] or [count, names]; None for all."""
+        """Return the switches, bool [names] or [count, names]; None: all on."""
         if not isinstance(value, list):
             raise faulty_field(pointer, "wrong_type", "Give a list of names, or a list of them for each problem.")
         if not value:
@@ -179,7 +179,7 @@ class Switches(NamedTuple):
         return enabled
 
     def _switch_off(self, enabled: NDArray[np.bool_], names: Any, pointer: str, places: Mapping[str, int]) -> None:
-        """Let a list of names switch off what it has, [names]."""
+        """Switch off the given names in `enabled`, shape [names]."""
         if not isinstance(names, list):
             raise faulty_field(pointer, "wrong_type", "Give a list of names.")
         for k, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""From an objective of a request to the checked data for the solver."""
+"""Conversion of an objective of a request to checked data for the solver."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -32,7 +32,7 @@ def read_objective(spec: Objective, robot: RobotModel, start: FloatArray | None,
         pointer: JSON pointer of the objective.
 
     Raises:
-        FaultyFieldsError: An unknown name, or a number that is not allowed.
+        FaultyFieldsError: An unknown name, or a forbidden number.
         TooManyProblemsError: Too many rows.
     """
     names = tuple(_names(spec, robot, pointer))
@@ -45,7 +45,7 @@ def read_objective(spec: Objective, robot: RobotModel, start: FloatArray | None,
 
 
 def row_counts(objective: ObjectiveData, pointer: str) -> Iterator[tuple[str, int]]:
-    """Give the columns of an objective that have a row per problem: JSON pointer and number of rows."""
+    """Yield the JSON pointer and row count of each column of an objective with one row per problem."""
     for name, column in objective.data.items():
         if column.ndim == 2:
             yield f"{pointer}/{name}", len(column)
@@ -72,7 +72,7 @@ def _names(spec: Objective, robot: RobotModel, pointer: str) -> Iterator[tuple[s
 def _columns(
     spec: Objective, robot: RobotModel, start: FloatArray | None, pointer: str
 ) -> Iterator[tuple[str, FloatArray]]:
-    """Give the numeric columns of an objective but for its weights."""
+    """Yield the numeric columns of an objective except its weights."""
     for name, column in numeric_columns(type(spec)).items():
         value, place = getattr(spec, name), f"{pointer}/{name}"
         if column.kind == "weights":
@@ -101,7 +101,7 @@ def _read_column(column: NumericColumn, value: Any, robot: RobotModel, pointer: 
 
 
 def _start_configuration(robot: RobotModel, start: FloatArray | None, pointer: str) -> FloatArray:
-    """Return the configurations at which the solve starts, for a column that defaults to them."""
+    """Return the initial configurations: default of a column of configurations."""
     if start is None:
         raise faulty_field(pointer, "missing_field", "Give the configuration before, here or in /initial_joint_q.")
     try:

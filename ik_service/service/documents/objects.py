@@ -1,4 +1,4 @@
-"""Objects of a world in a document: in a request, or of a world that is kept."""
+"""Objects of a world in a document: in a request, or in an uploaded world."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -12,12 +12,12 @@ from objectives.errors import InputError
 
 
 class WorldLimits(NamedTuple):
-    """The most that a world may have.
+    """Size limits of a world.
 
     Attributes:
-        objects: Objects.
-        nodes: Nodes of all its grids.
-        where: Where so much is allowed, for messages.
+        objects: Largest number of objects.
+        nodes: Largest number of nodes of all grids together.
+        where: Scope of the limits, for messages.
     """
 
     objects: int
@@ -26,15 +26,15 @@ class WorldLimits(NamedTuple):
 
 
 def read_objects(objects: Any, pointer: str, limits: WorldLimits) -> World:
-    """Return the world that has some objects.
+    """Return the world with the given objects.
 
     Args:
-        objects: As a codec decodes them.
-        pointer: JSON pointer to them.
-        limits: The most that there may be.
+        objects: Decoded objects.
+        pointer: JSON pointer to the objects.
+        limits: Size limits.
 
     Raises:
-        FaultyFieldsError: They are no objects, or too many.
+        FaultyFieldsError: Invalid objects, or too many objects.
     """
     try:
         if isinstance(objects, dict):
@@ -46,7 +46,7 @@ def read_objects(objects: Any, pointer: str, limits: WorldLimits) -> World:
         if nodes > limits.nodes:
             raise InputError(f"The grids have {nodes} nodes. Allowed in {limits.where}: {limits.nodes}.")
         for grid in grids:
-            _ = grid.steepness  # takes a while: found here, it does not hold up the solver's thread
+            _ = grid.steepness  # slow: cached here, off the solver thread
     except FaultyFieldsError:
         raise
     except InputError as error:
@@ -55,7 +55,7 @@ def read_objects(objects: Any, pointer: str, limits: WorldLimits) -> World:
 
 
 def counted_objects(world: World | None) -> int:
-    """Return how many objects a world has, a grid counting as several: what it costs to look at all of them."""
+    """Return the cost of a distance query to all objects, in objects; a grid counts as several objects."""
     if world is None:
         return 0
     grids = sum(isinstance(shape, DistanceGrid) for shape in world.objects.values())
@@ -63,10 +63,10 @@ def counted_objects(world: World | None) -> int:
 
 
 def _check_names(objects: Mapping[Any, Any], limits: WorldLimits) -> None:
-    """Refuse too many objects, and names that are too long.
+    """Check the number of objects and the lengths of their names.
 
     Raises:
-        InputError: There are such.
+        InputError: Too many objects, or a name is too long.
     """
     if len(objects) > limits.objects:
         raise InputError(f"There are {len(objects)} objects. Allowed in {limits.where}: {limits.objects}.")
@@ -76,7 +76,7 @@ def _check_names(objects: Mapping[Any, Any], limits: WorldLimits) -> None:
 
 
 def _unpacked(pointer: str, fields: Any) -> Any:
-    """Return the fields of an object with the packed distances of a grid as an array."""
+    """Return the fields of an object, with packed grid distances as an array."""
     values = fields.get("values") if isinstance(fields, dict) else None
     if not isinstance(values, PackedColumn):
         return fields

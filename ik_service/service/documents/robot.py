@@ -1,4 +1,4 @@
-"""From a robot's model to its documents."""
+"""Conversion of a robot model to its documents."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""From the solver's answer to the document that a codec writes: columns straight from the arrays."""
+"""Conversion of the solver's answer to a document: columns are views of the arrays."""
 
 from dataclasses import replace
 from functools import partial
@@ -35,16 +35,16 @@ def answer_document(
     *,
     is_binary: bool = False,
 ) -> dict[str, Any]:
-    """Return the answer as a document whose columns are still arrays; NaN stands where JSON has null.
+    """Return the answer as a document with columns as arrays; NaN stands for JSON's null.
 
     Args:
         robot: The robot.
-        name: Name under which it is served.
-        decoded: What was asked.
-        answer: What the solver found.
-        total_ms: Time since the request came in [ms].
-        is_binary: Whether statuses are codes beside their names and a seed that islands do not share is -1; else they
-            are words and null.
+        name: Name of the robot in the catalog.
+        decoded: The request.
+        answer: The result of the solver.
+        total_ms: Time since the arrival of the request [ms].
+        is_binary: True: statuses are codes, with a list of names; a seed not shared by all islands is -1. False:
+            statuses are words; such a seed is null.
     """
     request, include, count = decoded.request, decoded.include, decoded.request.problem_count
     result = _with_solutions(answer.result) if "solutions" in include else answer.result
@@ -54,7 +54,7 @@ def answer_document(
         "coordinate_names": robot.coordinate_names,
     }
     for column in ALWAYS_COLUMNS:
-        if column.is_plain:  # most are, and this runs for every request
+        if column.is_plain:  # the usual case, kept fast for every request
             document[column.edge_name] = getattr(result, column.name)
             continue
         document[column.edge_name] = _entries(column, result, is_binary=is_binary)
@@ -87,7 +87,7 @@ def answer_document(
 
 
 def _entries(column: Column, result: IKResult, *, is_binary: bool) -> Any:
-    """A column as the codecs take it: statuses as words, and null for -1, unless they write arrays."""
+    """Return a column for the codec; if the codec is not binary, statuses become words, and -1 becomes null."""
     values = edge_array(column, result)
     if is_binary:
         return values
@@ -101,7 +101,7 @@ def _entries(column: Column, result: IKResult, *, is_binary: bool) -> Any:
 
 
 def _with_solutions(result: IKResult) -> IKResult:
-    """The result with solutions; the answer alone, where it succeeds, if no more were asked for."""
+    """Return the result with solutions; without a request for several, the successful answer is the only solution."""
     if result.solutions is not None:
         return result
     alone = np.where(result.success[:, None], result.joint_q, np.nan)[:, None]

@@ -1,4 +1,4 @@
-"""From the document of a solve request, in any encoding, to the checked arrays for the solver."""
+"""Conversion of a solve request, in any encoding, to checked arrays for the solver."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ NO_WORLDS: Mapping[str, World] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class DecodedSolve:
-    """A request and what its answer is to include."""
+    """Solve request, with the requested parts of the answer."""
 
     request: SolveRequest
     include: frozenset[Include | Literal["sensitivity"]]
@@ -43,13 +43,13 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
     """Return the request in a document.
 
     Args:
-        document: What a codec has decoded.
-        robot: The robot asked for; its links and coordinates are what the document may name.
-        kept: Worlds that it may name.
+        document: Decoded document.
+        robot: The requested robot; the document may name its links and coordinates.
+        kept: Uploaded worlds, by name.
 
     Raises:
-        FaultyFieldsError: A field that is not as the schema says, or a link that the robot does not have; pointers are
-            those of the JSON document that says the same.
+        FaultyFieldsError: A field violates the schema, or the robot has no link of this name; pointers refer to the
+            equivalent JSON document.
         TooManyProblemsError: More problems than allowed.
     """
     if isinstance(document, ArchiveFields):
@@ -141,7 +141,7 @@ def _read_target(target: SolveTarget, robot: RobotModel, options: SolverOptions,
 
 
 def _count_of(positions: FloatArray | None, orientations: FloatArray | None) -> int:
-    """Number of problems of a target, 0 where it constrains nothing."""
+    """Return the number of problems of a target; 0 if the target gives neither position nor orientation."""
     rows = orientations if positions is None else positions
     return 0 if rows is None else len(rows)
 
@@ -178,10 +178,10 @@ def _check_derived(robot: RobotModel, count: int, targets: Sequence[Target]) -> 
 
 @lru_cache(maxsize=1024)
 def solver_options(options: SolveOptions) -> SolverOptions:
-    """Return the options as the solver has them.
+    """Return the options for the solver.
 
     Raises:
-        FaultyFieldsError: Options that do not go together.
+        FaultyFieldsError: Options exclude each other.
     """
     fields = options.model_dump(exclude={"engine", "islands"})
     renamed = {"position_tolerance_m": "position_tolerance", "orientation_tolerance_rad": "orientation_tolerance"}

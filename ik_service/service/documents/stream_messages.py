@@ -1,4 +1,4 @@
-"""From the messages of a stream to solve requests, and from their answers to messages."""
+"""Conversion of stream messages to solve requests, and of answers to stream messages."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -39,12 +39,12 @@ _GIVEN = {"pose": tuple(_PLACEHOLDERS), "position": ("positions",), "orientation
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """The configuration of a stream, checked.
+    """Checked configuration of a stream.
 
     Attributes:
-        request: One problem with all that is equal in every tick; its target poses are placeholders.
-        joint_q: Where the first tick starts, shape [joint_coord_count].
-        codec: Encodes what the service sends.
+        request: Template with one problem; its target poses are placeholders.
+        joint_q: Initial configuration of the first tick, shape [joint_coord_count].
+        codec: Codec of the service's messages.
         tick_timeout_s: Longest time for the answer to a tick [s].
     """
 
@@ -59,7 +59,7 @@ def decode_message(message: Message) -> Any:
 
     Raises:
         MalformedBodyError: Neither JSON as text nor MessagePack as bytes.
-        FaultyFieldsError: JSON with numbers that are not finite.
+        FaultyFieldsError: JSON with a NaN or an infinite number.
     """
     return JSON.decode(message.encode()) if isinstance(message, str) else MSGPACK.decode(message)
 
@@ -69,7 +69,7 @@ def read_configuration(message: Message, robot: RobotModel) -> StreamPlan:
 
     Raises:
         MalformedBodyError: Not a document.
-        FaultyFieldsError: A field that is not as the schema says; pointers are those of the message.
+        FaultyFieldsError: A field violates the schema; pointers refer to the message.
     """
     given = read_envelope(StreamConfiguration, decode_message(message))
     if given.options.solutions > 1:
@@ -91,21 +91,21 @@ def read_configuration(message: Message, robot: RobotModel) -> StreamPlan:
 
 
 def sequence_of(document: Any) -> int | None:
-    """Return the number of a tick, also of one with faults; None where it has no valid number."""
+    """Return the number of a tick, even if the tick has faults; None without a valid number."""
     seq = document.get("seq") if isinstance(document, dict) else None
     return seq if type(seq) is int and 0 <= seq <= MAX_SEQUENCE else None
 
 
 def tick_request(tick: Tick, plan: StreamPlan, joint_q: FloatArray) -> SolveRequest:
-    """Return the problem of a tick.
+    """Return the solve request of a tick.
 
     Args:
         tick: The tick.
         plan: The configuration of the stream.
-        joint_q: Where to start unless the tick says so, shape [joint_coord_count].
+        joint_q: Initial configuration if the tick gives none, shape [joint_coord_count].
 
     Raises:
-        FaultyFieldsError: Rows that are missing or not allowed.
+        FaultyFieldsError: Missing or forbidden rows.
     """
     templates = plan.request.batch
     positions = _rows("positions", tick.positions, templates.positions)
@@ -116,7 +116,7 @@ def tick_request(tick: Tick, plan: StreamPlan, joint_q: FloatArray) -> SolveRequ
 
 
 def configured_message(robot: RobotModel, name: str, warm_up: IKResult) -> dict[str, Any]:
-    """Return the answer to a configuration, once kernels are loaded."""
+    """Return the answer to a configuration, after the kernels are loaded."""
     return {
         "type": "configured",
         "robot": name,
@@ -131,9 +131,9 @@ def answer_message(seq: int, answer: IKResult, skipped: int, codec: Codec) -> di
 
     Args:
         seq: Number of the tick.
-        answer: One problem, solved or not.
-        skipped: Ticks since the last answer that a newer one has replaced.
-        codec: Writes it; MessagePack has rows as plain lists too.
+        answer: Result of one problem.
+        skipped: Number of ticks replaced by newer ticks since the last answer.
+        codec: Codec of the message; rows are plain lists in MessagePack, too.
     """
     return {
         "type": "answer",
@@ -144,19 +144,19 @@ def answer_message(seq: int, answer: IKResult, skipped: int, codec: Codec) -> di
 
 
 def error_message(error: Exception, seq: int | None, skipped: int = 0) -> dict[str, Any]:
-    """Return the answer to a message that failed: the problem document of HTTP, and its code."""
+    """Return the answer to a failed message: the problem document of HTTP, and its code."""
     problem = error_document(error)
     return {"type": "error", "seq": seq, "code": problem["code"], "problem": problem, "skipped": skipped}
 
 
 def _as_target(target: StreamTarget) -> dict[str, Any]:
-    """Return a target of a solve with placeholders for the columns that ticks give."""
+    """Return a solve target with placeholders for the columns of ticks."""
     fields = {name: getattr(target, name) for name in TargetForm.model_fields}
     return {**fields, **{name: _PLACEHOLDERS[name] for name in _GIVEN[target.constrain]}}
 
 
 def _rows(name: str, value: object, templates: tuple[FloatArray | None, ...]) -> tuple[FloatArray | None, ...]:
-    """Return the rows of a tick, [1, width] per target; None where the target has no such column."""
+    """Return the rows of a tick, [1, width] per target; None for targets without this column."""
     wanted = [template is not None for template in templates]
     pointer = f"/{name}"
     if value is None:
@@ -184,7 +184,7 @@ def _row(name: str, row: object, is_wanted: bool, pointer: str) -> FloatArray | 
 
 
 def _value(column: Column, value: Any, codec: Codec) -> Any:
-    """The entry of a column for the one problem of a tick."""
+    """Return the entry of a column for the single problem of a tick."""
     if column.dtype == "status":
         return STATUS_WORDS[value]
     if column.null == "nan" and np.isnan(value):

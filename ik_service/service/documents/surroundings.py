@@ -18,7 +18,7 @@ from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.worlds import read_worlds
 from objectives.errors import InputError
 
-NOTHING_ATTACHED: Mapping[str, AttachedObject] = {}  # goes to the process that compiles: a proxy cannot be pickled
+NOTHING_ATTACHED: Mapping[str, AttachedObject] = {}  # sent to the builder process: a mapping proxy cannot be pickled
 REQUEST_LIMITS = WorldLimits(REQUEST_OBJECTS_MAX, MAX_GRID_NODES, "one request")
 
 
@@ -26,9 +26,9 @@ class Surroundings(NamedTuple):
     """Obstacles around the robot in a request, and attached objects.
 
     Attributes:
-        world: The objects; None for none.
-        object_enabled: Which of them are there, [objects] or [problem_count, objects]; None for all.
-        attached: What links carry, by name.
+        world: The obstacles; None: no obstacles.
+        object_enabled: Enabled obstacles, bool [objects] or [problem_count, objects]; None: all.
+        attached: Objects attached to links, by name.
     """
 
     world: World | None = None
@@ -39,17 +39,17 @@ class Surroundings(NamedTuple):
 def read_surroundings(
     given: SolveWorld | None, robot: RobotModel, options: SolverOptions, count: int, kept: Mapping[str, World]
 ) -> Surroundings:
-    """Return what is around the robot in a request.
+    """Return the obstacles around the robot in a request, and the attached objects.
 
     Args:
-        given: As the request has it; None for nothing.
+        given: World of the request; None: no obstacles.
         robot: The robot.
         options: Options of the solve.
         count: Number of problems.
-        kept: Worlds that a request may name.
+        kept: Uploaded worlds, by name.
 
     Raises:
-        FaultyFieldsError: It is none, or the robot cannot be checked for collision.
+        FaultyFieldsError: The world is invalid, or the robot has no collision model.
     """
     found = Surroundings()
     if given is not None:
@@ -65,10 +65,10 @@ def read_surroundings(
 
 
 def _world_of(given: SolveWorld, kept: Mapping[str, World]) -> World:
-    """Return the world that a request names, or gives.
+    """Return the world of a request, given by name or by its objects.
 
     Raises:
-        FaultyFieldsError: There is none of the name, it does both, or the objects are none.
+        FaultyFieldsError: Unknown name, both a name and objects, or invalid objects.
     """
     if given.name is None:
         return read_objects(given.objects, "/world/objects", REQUEST_LIMITS)
@@ -82,10 +82,10 @@ def _world_of(given: SolveWorld, kept: Mapping[str, World]) -> World:
 
 
 def _read_attached(given: Any, robot: RobotModel, world: World) -> Mapping[str, AttachedObject]:
-    """Return what links carry, by name.
+    """Return the objects attached to links, by name.
 
     Raises:
-        FaultyFieldsError: It is not as it must be.
+        FaultyFieldsError: Invalid attached objects.
     """
     if not isinstance(given, dict):
         raise faulty_field("/world/attached", "wrong_type", "Give an object of attached objects by their names.")
