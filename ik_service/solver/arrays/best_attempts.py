@@ -32,6 +32,7 @@ class Searches:
     next_seed: wp.array2d[wp.int32]  # number of seeds handed out
     end_seed: wp.array2d[wp.int32]  # first seed that cannot win
     counted: wp.array2d[wp.int32]  # costs of attempts without precise success, see `lm.search`
+    proof: wp.array2d[wp.int32]  # proof that the targets are out of reach, 0 for none
 
 
 def allocate_attempts(capacity: int, joint_coord_count: int, tree_count: int, device: wp.Device) -> Any:

@@ -159,7 +159,9 @@ class CompiledEngine:
         weights = work.weights.with_objectives(inputs.given.host[1:].tobytes(), self._others, count)
         partition = common_partition(weights, self._layout.incidence, self._model.device, join=self._join)
         tasks = kernels.tasks(problems, inputs, partition, count, problems.best)
-        found = [RecordedStep("solve", one.whole.kernel, (task, 0, 1), False) for one, task in tasks]
+        proofs = kernels.proof_tasks(problems, inputs, work.verification, partition, count)
+        found = [RecordedStep("solve", one.kernel, (task, 0, 1), for_gpus) for one, task in proofs]
+        found += [RecordedStep("solve", one.whole.kernel, (task, 0, 1), False) for one, task in tasks]
         joint_q_float64, lines = None, dict[str, wp.array[Any]]()
         if float64_finish:
             shape = (problems.capacity, self._model.joint_coord_count)
@@ -230,7 +232,9 @@ class CompiledEngine:
         finished = self._joint_q_float64 if settings.float64_finish else None
         attempts = self.kernels.tasks(*of_problems, problems.best if choice is None else choice.attempts)
         finish = [] if finished is None else self.kernels.finish_tasks(*of_problems, finished.device)
+        proofs = self.kernels.proof_tasks(problems, work.inputs, work.verification, partition, count)
         modules = dict(block for one, _ in (*attempts, *finish) for block in one.blocks().items())
+        modules |= {one.kernel.module: LAUNCH_BLOCK for one, _ in proofs}
         is_timed = settings.options.deadline_s is not None
         extras = [] if choice is None and finished is None and not is_timed else [SOLVE_EXTRAS]
         others = [SOLVE_IO, *extras, *work.verification.modules()]
@@ -243,6 +247,8 @@ class CompiledEngine:
             whole = settings.options.best_of is not None or bool(self._model.device.is_cuda)
             rounds = partial(choice.record_rounds, partition, found[0], settings.seeds if whole else ROUND_SEEDS)
             found = [rounds, partial(choice.record_choice, partition)]
+        if proofs:
+            found.insert(0, partial(launches.record_proofs, proofs))
         if is_timed:
             found.append(partial(_record_stopped, problems))
         settle = [] if choice is not None else self.kernels.settle_tasks(*of_problems)

@@ -8,7 +8,7 @@ tolerances and budgets are data: new values compile nothing.
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,10 +41,12 @@ from ik_service.solver.compiled.island_launches import (
     IslandKernel,
     IslandWork,
     PacketLaunches,
+    ProofWork,
     ThreadLaunches,
     launches_on,
 )
 from ik_service.solver.compiled.island_task import IslandTask, island_constants
+from ik_service.solver.compiled.proof_kernel import proof_kernel_of, proof_task, proven_targets
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.lm.search import EQUAL_MINIMA, EQUAL_MINIMA_OF_MANY
 from ik_service.solver.lm.seeds import seed_ranges
@@ -52,6 +54,7 @@ from ik_service.solver.lm.tolerances import PRECISE_POSITION
 from ik_service.solver.rows.binding import RowKind, has_row_tolerances
 from ik_service.solver.rows.layout import RowLayout
 from ik_service.solver.rows.support import active_columns, touched_dofs
+from ik_service.solver.verdict.verification import Verification
 
 CODES_MAX = 64  # kernels of islands kept by a solver
 
@@ -188,33 +191,65 @@ class IslandKernels:
                 task.best.status = problems.best.status
         return found
 
+    def proof_tasks(
+        self,
+        problems: Problems,
+        inputs: InputArrays,
+        verification: Verification,
+        partition: Partition,
+        problem_count: int,
+    ) -> list[ProofWork]:
+        """Return kernels and tasks to prove pose targets out of reach, for links of arms with a closed form."""
+        lanes, found = Lanes(1) if self.launches.in_threads else Lanes.on_cpu(), []
+        for island, listed, _, rows in self._islands(problems, partition, problem_count):
+            for k in proven_targets(self._rows, rows):
+                kernel = proof_kernel_of(self._model.robot, self._rows.objectives[k].link, lanes)
+                if kernel is not None:
+                    task = proof_task(kernel, self._model.device)
+                    task.problem, task.count = listed
+                    task.fault, task.island, task.settings = inputs.fault.device, island, problems.settings
+                    task.positions, task.orientations_xyzw = problems.positions[k], problems.orientations_xyzw[k]
+                    task.tolerances, task.tool = verification.tolerances.device, verification.tools[k]
+                    task.limit_lower, task.limit_upper = problems.limits.float64
+                    task.searches = problems.searches
+                    found.append((kernel, task))
+        return found
+
+    def _islands(
+        self, problems: Problems, partition: Partition, problem_count: int
+    ) -> Iterator[tuple[int, tuple[wp.array[Any], wp.array[Any]], NDArray[np.intp], NDArray[np.intp]]]:
+        """Give each island of problems with the same rows: number, problems and their count, trees, rows."""
+        common, device = len(partition.nisland) == 1, self._model.device
+        for members in groups(partition, problem_count):
+            line = 0 if common else members[0]
+            if common:
+                listed = problems.every, problems.settings
+            else:
+                of_members = wp.array(members.astype(np.int32), dtype=wp.int32, device=device)
+                listed = of_members, wp.array([len(members)], dtype=wp.int32, device=device)
+            for island in range(int(partition.nisland[line])):
+                trees, rows = partition.tree_island[line] == island, partition.row_island[line] == island
+                yield island, listed, np.flatnonzero(trees), np.flatnonzero(rows)
+
     def _all_tasks(
         self, problems: Problems, inputs: InputArrays, partition: Partition, problem_count: int, precision: Precision
     ) -> list[IslandWork]:
         """Return kernels and tasks of all islands, without their outputs."""
-        common, device = len(partition.nisland) == 1, self._model.device
         found = []
-        for members in groups(partition, problem_count):
-            line = 0 if common else members[0]
-            if common:
-                listed, count = problems.every, problems.settings
-            else:
-                listed = wp.array(members.astype(np.int32), dtype=wp.int32, device=device)
-                count = wp.array([len(members)], dtype=wp.int32, device=device)
-            for island in range(int(partition.nisland[line])):
-                trees = np.flatnonzero(partition.tree_island[line] == island)
-                code = self._code(trees, np.flatnonzero(partition.row_island[line] == island), precision)
-                task = self._task(code, problems, partition, precision)
-                if self.collision is not None and self.checks_collision and precision == "float32":
-                    task.spheres, task.worlds = self.collision.spheres(trees.tolist()), self.collision.worlds
-                    task.clearance = self.collision.clearance
-                exact = inputs if precision == "float64" else None
-                factors = {SECONDARY: partition.scales.secondary, TERTIARY: partition.scales.tertiary}
-                scales = {field: factor.device[:, island] for field, factor in factors.items()}
-                for name, array in self._sources(code.inputs, problems, scales, exact).items():
-                    setattr(task, name, array)
-                task.fault, task.problem, task.count, task.island = inputs.fault.device, listed, count, island
-                found.append((code.kernel, task))
+        for island, listed, trees, rows in self._islands(problems, partition, problem_count):
+            code = self._code(trees, rows, precision)
+            task = self._task(code, problems, partition, precision)
+            if self.collision is not None and self.checks_collision and precision == "float32":
+                task.spheres, task.worlds = self.collision.spheres(trees.tolist()), self.collision.worlds
+                task.clearance = self.collision.clearance
+            exact = inputs if precision == "float64" else None
+            factors = {SECONDARY: partition.scales.secondary, TERTIARY: partition.scales.tertiary}
+            scales = {field: factor.device[:, island] for field, factor in factors.items()}
+            for name, array in self._sources(code.inputs, problems, scales, exact).items():
+                setattr(task, name, array)
+            task.problem, task.count = listed
+            task.fault, task.island = inputs.fault.device, island
+            found.append((code.kernel, task))
         return found
 
     def _code(self, trees: NDArray[np.intp], rows: NDArray[np.intp], precision: Precision) -> IslandCode:

@@ -14,6 +14,7 @@ from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, unload_with
 from ik_service.solver.compiled.called_iteration import address_of, iteration_kernel
 from ik_service.solver.compiled.iteration import iteration_of
 from ik_service.solver.compiled.packet_kernel import packet_kernel
+from ik_service.solver.compiled.proof_kernel import ProofKernel
 from ik_service.solver.compiled.thread_kernel import finish_kernel, thread_kernel
 from ik_service.solver.compiled.timed_waves import WaveDeadline
 from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES, allocate_storage, record_waves
@@ -76,6 +77,7 @@ def _thread_kernel(signature: IslandSignature, precision: Precision, collision: 
 
 
 IslandWork = tuple[IslandKernel, Any]  # a kernel and its task
+ProofWork = tuple[ProofKernel, Any]  # a kernel and its task
 
 
 class PacketLaunches:
@@ -84,6 +86,7 @@ class PacketLaunches:
     # most entries of an island's steps: a chain of 200 DOFs with one target takes Clang some 10 s, 48 DOFs with as many
     # rows 30 s
     step_entries_max = 1250
+    in_threads = False
 
     def kernel(
         self, signature: IslandSignature, precision: Precision, collision: ClearanceSize | None = None
@@ -106,6 +109,10 @@ class PacketLaunches:
             steps.append(without_count(wp.launch(one.kernel, 1, inputs, device=device, record_cmd=True).launch))
         return PartLaunches(steps, [*work, codes])
 
+    def record_proofs(self, work: Sequence[ProofWork], part: int, parts: int) -> PartLaunches:
+        """Return the launches of proofs for one part."""
+        return PartLaunches([without_count(launch.launch) for launch in _proof_launches(work, part, parts)], work)
+
 
 class ThreadLaunches:
     """Each island in waves of attempts, up to a number of problems and seeds; in float64 an attempt per problem.
@@ -116,6 +123,7 @@ class ThreadLaunches:
     # most entries of an island's steps: a humanoid of 34 DOFs with five targets (307) takes NVRTC some 20 s; a thread
     # has 255 registers, the rest is in local memory
     step_entries_max = 310
+    in_threads = True
 
     def __init__(self) -> None:
         self._storage: Any = None
@@ -146,11 +154,22 @@ class ThreadLaunches:
                 steps.append(per_problem(wp.launch(one.kernel, 1, [task], device=device, record_cmd=True)))
         return PartLaunches(steps, [*work, self._storage])
 
+    def record_proofs(self, work: Sequence[ProofWork], part: int, parts: int) -> PartLaunches:
+        """Return the launches of proofs, with a thread for each problem."""
+        return PartLaunches([per_problem(launch) for launch in _proof_launches(work, part, parts)], work)
+
     def _make_room(self, source: IterationSource, problems: int, attempts: int, device: wp.Device) -> None:
         needed = (len(source.coordinates), len(source.data_names()), problems, attempts)
         if any(want > have for want, have in zip(needed, self._room, strict=True)):
             self._room = tuple(map(max, needed, self._room))
             self._storage = allocate_storage(device, *self._room)
+
+
+def _proof_launches(work: Sequence[ProofWork], part: int, parts: int) -> list[wp.Launch]:
+    return [
+        wp.launch(one.kernel, 1, [task, part, parts], device=task.settings.device, record_cmd=True)
+        for one, task in work
+    ]
 
 
 def launches_on(device: wp.Device) -> PacketLaunches | ThreadLaunches:

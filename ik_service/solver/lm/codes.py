@@ -17,8 +17,13 @@ BLOCKED_BY_LIMITS = wp.constant(int(IKStatus.BLOCKED_BY_LIMITS))
 INVALID = wp.constant(int(IKStatus.INVALID))
 LOOP_OPEN = wp.constant(int(IKStatus.LOOP_OPEN))
 BLOCKED_BY_COLLISION = wp.constant(int(IKStatus.BLOCKED_BY_COLLISION))
+UNREACHABLE = wp.constant(int(IKStatus.UNREACHABLE))
 NO_TARGET = wp.constant(2)  # value of `met` for an island without pose targets, judged by the gradient test
 STATIONARY = wp.constant(len(IKStatus))  # passed the gradient test; becomes CONVERGED or STALLED in the result
+
+# Proofs that the targets of an island are out of reach; 0 for none.
+PROOF_BY_SHELL = wp.constant(1)
+PROOF_BY_INTERVALS = wp.constant(2)
 
 # Entries of the integer settings of a solve, on the device so that a recorded graph reads new values.
 PROBLEM_COUNT = wp.constant(0)

@@ -17,6 +17,7 @@ class IKStatus(IntEnum):
     INVALID = 5
     LOOP_OPEN = 6
     BLOCKED_BY_COLLISION = 7
+    UNREACHABLE = 8
 
     @property
     def word(self) -> str:
@@ -57,6 +58,8 @@ _ADVICE = {
     "configuration; or its joints and lengths allow none.",
     IKStatus.BLOCKED_BY_COLLISION: "Every target is met, but links touch each other or an object, or come nearer than "
     "the margin: see the closest pair, allow more seeds, or move the target or the object.",
+    IKStatus.UNREACHABLE: "The target is proven to be out of reach: no configuration within the joint limits meets it "
+    "within the tolerances. Check its frame and units, or move it.",
 }
 _ADVICE_WITHOUT_TARGETS = {
     IKStatus.CONVERGED: "The objectives are at a minimum, or at zero.",
@@ -78,4 +81,5 @@ _MOVEIT_ERROR_CODES = {
     IKStatus.INVALID: _INVALID_ROBOT_STATE,
     IKStatus.LOOP_OPEN: _NO_IK_SOLUTION,
     IKStatus.BLOCKED_BY_COLLISION: _GOAL_IN_COLLISION,
+    IKStatus.UNREACHABLE: _NO_IK_SOLUTION,
 }

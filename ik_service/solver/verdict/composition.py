@@ -4,10 +4,19 @@ import typing
 
 import warp as wp
 
-from ik_service.solver.arrays.best_attempts import BestAttempts
+from ik_service.solver.arrays.best_attempts import BestAttempts, Searches
 from ik_service.solver.arrays.kernel_modules import SOLVE_IO
 from ik_service.solver.arrays.parts import first_problem
-from ik_service.solver.lm.codes import BLOCKED_BY_LIMITS, CONVERGED, INVALID, LOOP_OPEN, NO_TARGET, STALLED, STATIONARY
+from ik_service.solver.lm.codes import (
+    BLOCKED_BY_LIMITS,
+    CONVERGED,
+    INVALID,
+    LOOP_OPEN,
+    NO_TARGET,
+    STALLED,
+    STATIONARY,
+    UNREACHABLE,
+)
 from ik_service.solver.lm.termination import is_minimum
 
 # Marks of the rows of an island, or of no island, by their tolerances
@@ -37,12 +46,14 @@ def succeeds_but_for_targets(status: int, met: int, has_targets: bool):
 
 @wp.func
 @typing.no_type_check
-def final_status(status: int, met: int, success: bool):
+def final_status(status: int, met: int, success: bool, proof: int):
     """Return the status of an island by the verified success; a minimum at limits keeps its own status."""
     if success and met == NO_TARGET and status == BLOCKED_BY_LIMITS:
         return BLOCKED_BY_LIMITS
     if success:
         return CONVERGED
+    if proof != 0 and status != INVALID:
+        return UNREACHABLE
     if status == STATIONARY or status == CONVERGED:
         return STALLED  # no gain left, but not met
     return status
@@ -73,6 +84,7 @@ def compose_islands(
     nisland: wp.array[wp.int32],  # [1 or problems]
     row_island: wp.array2d[wp.int32],  # [1 or problems, rows]
     best: BestAttempts,
+    searches: Searches,
     # out
     island_success_out: wp.array2d[wp.bool],  # [problem_capacity, trees]
     island_status_out: wp.array2d[wp.int32],  # [problem_capacity, trees]
@@ -124,7 +136,8 @@ def compose_islands(
     seed = int(0)
     island = int(0)
     while island < count:
-        status = final_status(best.status[p, island], best.met[p, island], island_success_out[p, island])
+        proof = searches.proof[p, island]
+        status = final_status(best.status[p, island], best.met[p, island], island_success_out[p, island], proof)
         status = status_with_loops(status, row_missed[judged, island])
         worst = wp.max(worst, row_missed[judged, island])
         island_status_out[p, island] = status

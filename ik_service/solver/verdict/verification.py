@@ -336,7 +336,7 @@ class Verification:
             steps.append((_target_errors, inputs))
         rows = self._row_verification
         compose = [*which, self.tolerances.device, self._target_row, *errors, rows.missed]
-        compose += [partition.device_nisland, partition.device_row_island, best]
+        compose += [partition.device_nisland, partition.device_row_island, best, problems.searches]
         compose += [device[f"island_{name}"] for name in ("success", "status", "seed_index", "iterations", "cost")]
         compose += [device[name] for name in ("success", "status", "cost", "iterations", "seed_index")]
         limits = [*which, model.dof_coordinate, model.dof_active, *problems.limits.at_limit]

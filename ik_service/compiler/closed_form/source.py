@@ -1,0 +1,57 @@
+"""C++ of the proofs of an arm over SIMD packets: one problem in each lane."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ik_service.compiler.closed_form.classes import NominalArm
+from ik_service.compiler.closed_form.proofs import ArmProofs
+from ik_service.compiler.closed_form.turns import (
+    ORIENTATION_TOLERANCE,
+    POSITION_TOLERANCE,
+    TARGET,
+    TOOL,
+    lower_name,
+    upper_name,
+)
+from ik_service.compiler.code.lanes import Lanes
+from ik_service.compiler.code.statements import packet, statements
+from objectives.expression import Expression
+
+
+@dataclass(frozen=True, eq=False)
+class ProofSource:
+    """C++ of the proofs of an arm.
+
+    The memory of a packet holds the inputs in the order of `inputs`; input k of lane l is at `k * width + l`.
+    """
+
+    arm: NominalArm
+    lanes: Lanes
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Variables: the target, the tool, tolerances, lower and upper limit of each joint."""
+        joints = range(len(self.arm.arm.dofs))
+        limits = (*map(lower_name, joints), *map(upper_name, joints))
+        return (*TARGET, *TOOL, POSITION_TOLERANCE, ORIENTATION_TOLERANCE, *limits)
+
+    @cached_property
+    def _proofs(self) -> ArmProofs:
+        return ArmProofs(self.arm)
+
+    def shell_text(self) -> str:
+        """Write the body of `int shell(Inputs& inputs)`: lanes with a proof by the shell, as bits."""
+        return self._text(self._proofs.shell)
+
+    def intervals_text(self) -> str | None:
+        """Write the same for the proof by intervals; None for classes without one."""
+        return None if self._proofs.intervals is None else self._text(self._proofs.intervals)
+
+    def _text(self, proof: Expression) -> str:
+        lanes, names = self.lanes, dict[Expression, str]()
+        lines = [f"const F {name} = s[{k}];" for k, name in enumerate(self.inputs)]
+        lines += statements(lanes, [proof], names)
+        proven = f"{packet(lanes, proof, names)} > {lanes.everywhere(lanes.number(0.0))}"
+        return "\n".join(
+            ["{", *lanes.prologue(), "U* const s = (U*)&inputs;", *lines, f"return {lanes.bits(proven)};", "}"]
+        )
