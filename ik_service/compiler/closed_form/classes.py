@@ -5,8 +5,8 @@ the robot is from it. A robot file rounds its numbers, and a calibrated robot ha
 
     spherical   axes 4, 5, 6 meet, 2 || 3; 1, 2 and all neighbours of the wrist perpendicular
     parallel    2 || 3 || 4, axes 4, 5 and 5, 6 meet; 1, 2 and 4, 5 and 5, 6 perpendicular
-    searched    2 || 3, axes 4, 5 meet
-    seven       axes 1, 2, 3 meet, axes 5, 6 meet
+    searched    2 || 3, axes 4, 5 meet; 1, 2 perpendicular; closed where axis 6 has a given angle
+    seven       axes 1, 2, 3 meet, axes 5, 6 meet, all four pairs perpendicular; closed where axis 7 has a given angle
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from enum import Enum
 
 from ik_service.compiler.closed_form.arm import Arm, Vectors, across, along, meeting
 
-ROTATION_NOISE_MAX, LENGTH_NOISE_MAX = 0.02, 0.02  # of a nominal arm [rad, share of its length]
+ROTATION_NOISE_MAX, LENGTH_NOISE_MAX = 0.03, 0.03  # of a nominal arm [rad, share of its length]
 
 
 class ArmClass(Enum):
@@ -71,14 +71,17 @@ def _parallel(h: Vectors, p: Vectors) -> Geometry | None:
 
 def _searched(h: Vectors, p: Vectors) -> Geometry | None:
     wrist = meeting(h[3:5], p[3:5])
-    return None if wrist is None else ([h[0], h[1], along(h[2], h[1]), *h[3:]], [*p[:3], wrist, wrist, p[5]])
+    second = across(h[1], h[0])
+    return None if wrist is None else ([h[0], second, along(h[2], second), *h[3:]], [*p[:3], wrist, wrist, p[5]])
 
 
 def _seven(h: Vectors, p: Vectors) -> Geometry | None:
     shoulder, wrist = meeting(h[:3], p[:3]), meeting(h[4:6], p[4:6])
     if shoulder is None or wrist is None:
         return None
-    return list(h), [shoulder, shoulder, shoulder, p[3], wrist, wrist, p[6]]
+    second = across(h[1], h[0])
+    axes = [h[0], second, across(h[2], second), h[3], h[4], across(h[5], h[4]), h[6]]
+    return axes, [shoulder, shoulder, shoulder, p[3], wrist, wrist, p[6]]
 
 
 _MAKERS: dict[int, dict[ArmClass, Callable[[Vectors, Vectors], Geometry | None]]] = {

@@ -60,6 +60,11 @@ def arcs(low: Scalar, high: Scalar) -> tuple[Scalar, Scalar]:
     return acos(clipped(high + COSINE_SLACK)) - ANGLE_SLACK, acos(clipped(low - COSINE_SLACK)) + ANGLE_SLACK
 
 
+def arc_range(low: Scalar, high: Scalar) -> tuple[Scalar, Scalar, Scalar]:
+    """Return `arcs`, and a number above 0 where no angle has such a cosine."""
+    return *arcs(low, high), maximum(low - 1.0, -1.0 - high) - COSINE_SLACK
+
+
 def azimuth_radius(moved: Scalar, distance: Scalar) -> Scalar:
     """Return the largest change of azimuth of a point at a distance from the axis that moves by at most `moved`."""
     ratio = moved * (1.0 + RELATIVE_SLACK) / maximum(distance, TINY) + COSINE_SLACK

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from ik_service.compiler.closed_form.classes import NominalArm
+from ik_service.compiler.closed_form.classes import ArmClass, NominalArm
 from ik_service.compiler.closed_form.proofs import ArmProofs
 from ik_service.compiler.closed_form.turns import (
+    LAST,
     ORIENTATION_TOLERANCE,
     POSITION_TOLERANCE,
     TARGET,
@@ -30,10 +31,16 @@ class ProofSource:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Variables: the target, the tool, tolerances, lower and upper limit of each joint."""
+        """Variables: the target, the tool, tolerances, lower and upper limits, and the last joint where searched."""
         joints = range(len(self.arm.arm.dofs))
         limits = (*map(lower_name, joints), *map(upper_name, joints))
-        return (*TARGET, *TOOL, POSITION_TOLERANCE, ORIENTATION_TOLERANCE, *limits)
+        last = LAST if self.is_searched else ()
+        return (*TARGET, *TOOL, POSITION_TOLERANCE, ORIENTATION_TOLERANCE, *limits, *last)
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether the proof by intervals is of an interval of the last joint, all of which have to be tried."""
+        return self.arm.kind in (ArmClass.SEARCHED, ArmClass.SEVEN)
 
     @cached_property
     def _proofs(self) -> ArmProofs:
@@ -43,15 +50,14 @@ class ProofSource:
         """Write the body of `int shell(Inputs& inputs)`: lanes with a proof by the shell, as bits."""
         return self._text(self._proofs.shell)
 
-    def intervals_text(self) -> str | None:
-        """Write the same for the proof by intervals; None for classes without one."""
-        return None if self._proofs.intervals is None else self._text(self._proofs.intervals)
+    def intervals_text(self) -> str:
+        """Write the same for the proof by intervals."""
+        return self._text(self._proofs.intervals)
 
     def _text(self, proof: Expression) -> str:
         lanes, names = self.lanes, dict[Expression, str]()
         lines = [f"const F {name} = s[{k}];" for k, name in enumerate(self.inputs)]
         lines += statements(lanes, [proof], names)
         proven = f"{packet(lanes, proof, names)} > {lanes.everywhere(lanes.number(0.0))}"
-        return "\n".join(
-            ["{", *lanes.prologue(), "U* const s = (U*)&inputs;", *lines, f"return {lanes.bits(proven)};", "}"]
-        )
+        begin = ["{", *lanes.prologue(), "U* const s = (U*)&inputs;"]
+        return "\n".join([*begin, *lines, f"return {lanes.bits(proven)};", "}"])

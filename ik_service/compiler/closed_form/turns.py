@@ -27,6 +27,7 @@ Turn: TypeAlias = tuple[Scalar, Scalar]  # cosine and sine of an angle
 Rows: TypeAlias = tuple[Vector, Vector, Vector]  # rows of a rotation matrix
 TARGET = ("target_x", "target_y", "target_z", "target_qx", "target_qy", "target_qz", "target_qw")
 TOOL = ("tool_x", "tool_y", "tool_z", "tool_qx", "tool_qy", "tool_qz", "tool_qw")
+LAST = ("last_cosine", "last_sine", "last_spread")  # the last joint: cosine, sine and radius of its interval
 POSITION_TOLERANCE, ORIENTATION_TOLERANCE = "position_tolerance", "orientation_tolerance"
 
 
@@ -60,6 +61,12 @@ def turned(axis: Vector, turn: Turn, v: Vector) -> Vector:
     c, s = turn
     along = dot(axis, v)
     return add(add(scale(along * (1.0 - c), axis), scale(c, v)), scale(s, cross(axis, v)))
+
+
+def rows_turned(rows: Rows, axis: Vector, turn: Turn) -> Rows:
+    """Return the product of a rotation matrix and the opposite of a turn."""
+    x, y, z = (turned(axis, turn, row) for row in rows)
+    return x, y, z
 
 
 def turned_rows(axis: Vector, turn: Turn, rows: Rows) -> Rows:

@@ -160,8 +160,13 @@ class CompiledEngine:
         partition = common_partition(weights, self._layout.incidence, self._model.device, join=self._join)
         tasks = kernels.tasks(problems, inputs, partition, count, problems.best)
         proofs = kernels.proof_tasks(problems, inputs, work.verification, partition, count)
-        found = [RecordedStep("solve", one.kernel, (task, 0, 1), for_gpus) for one, task in proofs]
-        found += [RecordedStep("solve", one.whole.kernel, (task, 0, 1), False) for one, task in tasks]
+        found = [RecordedStep("solve", one.whole.kernel, (task, 0, 1), False) for one, task in tasks]
+        if proofs:
+            first, rest = (
+                [RecordedStep("solve", one.kernel, (task, phase, 0, 1), for_gpus) for one, task in proofs]
+                for phase in (0, 1)
+            )
+            found = [*first, *found, *rest, *found]
         joint_q_float64, lines = None, dict[str, wp.array[Any]]()
         if float64_finish:
             shape = (problems.capacity, self._model.joint_coord_count)
@@ -242,13 +247,14 @@ class CompiledEngine:
         launches = self.kernels.launches
         record = partial(launches.record, launches.size(count, settings.seeds, is_timed=is_timed))
         found: list[_Record] = [partial(record, attempts)]
+        if proofs:
+            first, rest = (partial(launches.record_proofs, proofs, phase) for phase in (0, 1))
+            found = [first, *found] if choice is not None else [first, *found, rest, *found]
         if choice is not None:
             # A GPU makes all attempts side by side, too, where solutions in the order of seeds would suffice.
             whole = settings.options.best_of is not None or bool(self._model.device.is_cuda)
-            rounds = partial(choice.record_rounds, partition, found[0], settings.seeds if whole else ROUND_SEEDS)
-            found = [rounds, partial(choice.record_choice, partition)]
-        if proofs:
-            found.insert(0, partial(launches.record_proofs, proofs))
+            rounds = partial(choice.record_rounds, partition, found[-1], settings.seeds if whole else ROUND_SEEDS)
+            found = [*found[:-1], rounds, partial(choice.record_choice, partition)]
         if is_timed:
             found.append(partial(_record_stopped, problems))
         settle = [] if choice is not None else self.kernels.settle_tasks(*of_problems)

@@ -211,7 +211,7 @@ class IslandKernels:
                     task.positions, task.orientations_xyzw = problems.positions[k], problems.orientations_xyzw[k]
                     task.tolerances, task.tool = verification.tolerances.device, verification.tools[k]
                     task.limit_lower, task.limit_upper = problems.limits.float64
-                    task.searches = problems.searches
+                    task.searches, task.rank = problems.searches, problems.best.rank
                     found.append((kernel, task))
         return found
 

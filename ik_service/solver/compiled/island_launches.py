@@ -109,9 +109,10 @@ class PacketLaunches:
             steps.append(without_count(wp.launch(one.kernel, 1, inputs, device=device, record_cmd=True).launch))
         return PartLaunches(steps, [*work, codes])
 
-    def record_proofs(self, work: Sequence[ProofWork], part: int, parts: int) -> PartLaunches:
-        """Return the launches of proofs for one part."""
-        return PartLaunches([without_count(launch.launch) for launch in _proof_launches(work, part, parts)], work)
+    def record_proofs(self, work: Sequence[ProofWork], phase: int, part: int, parts: int) -> PartLaunches:
+        """Return the launches of a phase of proofs for one part."""
+        steps = [without_count(launch.launch) for launch in _proof_launches(work, phase, part, parts)]
+        return PartLaunches(steps, work)
 
 
 class ThreadLaunches:
@@ -154,9 +155,9 @@ class ThreadLaunches:
                 steps.append(per_problem(wp.launch(one.kernel, 1, [task], device=device, record_cmd=True)))
         return PartLaunches(steps, [*work, self._storage])
 
-    def record_proofs(self, work: Sequence[ProofWork], part: int, parts: int) -> PartLaunches:
-        """Return the launches of proofs, with a thread for each problem."""
-        return PartLaunches([per_problem(launch) for launch in _proof_launches(work, part, parts)], work)
+    def record_proofs(self, work: Sequence[ProofWork], phase: int, part: int, parts: int) -> PartLaunches:
+        """Return the launches of a phase of proofs, with a thread for each problem."""
+        return PartLaunches([per_problem(launch) for launch in _proof_launches(work, phase, part, parts)], work)
 
     def _make_room(self, source: IterationSource, problems: int, attempts: int, device: wp.Device) -> None:
         needed = (len(source.coordinates), len(source.data_names()), problems, attempts)
@@ -165,9 +166,9 @@ class ThreadLaunches:
             self._storage = allocate_storage(device, *self._room)
 
 
-def _proof_launches(work: Sequence[ProofWork], part: int, parts: int) -> list[wp.Launch]:
+def _proof_launches(work: Sequence[ProofWork], phase: int, part: int, parts: int) -> list[wp.Launch]:
     return [
-        wp.launch(one.kernel, 1, [task, part, parts], device=task.settings.device, record_cmd=True)
+        wp.launch(one.kernel, 1, [task, phase, part, parts], device=task.settings.device, record_cmd=True)
         for one, task in work
     ]
 

@@ -1,7 +1,9 @@
-"""The kernel that proves targets out of reach before their search: a proven target gets one attempt.
+"""The kernel that proves targets out of reach and ends their search.
 
-Each lane of a packet has one problem. The island of a proven target keeps the kind of its proof, and its search ends
-after the first attempt, unless every attempt is kept.
+    phase 0    before the search: the shell, which is cheap; a proven target gets one attempt, others their first seeds
+    phase 1    targets left after these seeds: the other proofs; without one the search goes on
+
+Each lane of a packet has one problem. Where every attempt is kept only the shell is tried, and all attempts are made.
 """
 
 import typing
@@ -21,12 +23,20 @@ from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.solver.arrays.best_attempts import Searches
 from ik_service.solver.arrays.parts import first_place
 from ik_service.solver.compiled.called_iteration import cpu_options
-from ik_service.solver.lm.codes import KEEP_ALL, PROOF_BY_INTERVALS, PROOF_BY_SHELL
+from ik_service.solver.lm.codes import KEEP_ALL, PROOF_BY_INTERVALS, PROOF_BY_SEARCH, PROOF_BY_SHELL, SEEDS
+from ik_service.solver.lm.ranking import FAILED, IMPRECISE
 from ik_service.solver.rows.binding import RowKind
 from ik_service.solver.rows.blocks import Rows
 from objectives import IKObjectivePose
 
 KERNELS_MAX = 64  # kernels kept by a process
+# Seeds before the other proofs: most targets within reach need fewer; no number at which a round of seeds ends.
+SEEDS_BEFORE_INTERVALS, SEEDS_BEFORE_SEARCH = 3, 15
+# Intervals of the last joint in a search.
+FIRST, SPLIT_BITS, LEVELS = 8, 2, 5
+SPLIT = 1 << SPLIT_BITS
+INTERVALS_MAX = 768  # tried for a problem at most
+LEVEL_SHIFT, INDEX_MASK = 16, (1 << 16) - 1  # an interval is its level and its index there
 
 
 @wp.struct
@@ -46,6 +56,7 @@ class ProofTask:
     limit_lower: wp.array2d[wp.float64]  # [1 or problems, active_dof_count]
     limit_upper: wp.array2d[wp.float64]
     searches: Searches
+    rank: wp.array2d[wp.int64]  # [problems, trees]: rank of the best attempt so far
 
 
 TaskRef: Any = reference_to(ProofTask)
@@ -100,25 +111,31 @@ def _proof_kernel(  # noqa: C901  # it counts the branches of the functions insi
     source: ProofSource,
 ) -> wp.Kernel:
     """Return the kernel of an arm; arguments: the task, a part of the problems, and the number of parts."""
-    W, INPUTS, JOINTS = source.lanes.width, len(source.inputs), len(source.arm.arm.dofs)
-    ALL = (1 << W) - 1
-    Inputs: Any = wp.types.vector(INPUTS * W, wp.float32)
+    W, JOINTS = source.lanes.width, len(source.arm.arm.dofs)
+    OTHERWISE = PROOF_BY_SEARCH if source.is_searched else PROOF_BY_INTERVALS
+    Inputs: Any = wp.types.vector(len(source.inputs) * W, wp.float32)
     InputsRef: Any = reference_to(Inputs)
     TOOL, TOLERANCES, LIMITS = 7, 14, 16  # places in the order of `ProofSource.inputs`
 
     @wp.func_native(source.shell_text())
     def shell(inputs: InputsRef) -> int: ...
 
-    @wp.func_native(source.intervals_text() or "return 0;")
-    def intervals(inputs: InputsRef) -> int: ...
+    Problems: Any = wp.types.vector(W, int)
+    ProblemsRef: Any = reference_to(Problems)
+    FIRST_SEEDS = SEEDS_BEFORE_SEARCH if source.is_searched else SEEDS_BEFORE_INTERVALS
+    prove_rest = (_search if source.is_searched else _intervals)(source, Inputs)
 
     @wp.func
-    def read(inputs: InputsRef, lane: int, task: TaskRef, p: int):
-        """Give a lane the data of a problem."""
+    def read_target(inputs: InputsRef, lane: int, task: TaskRef, p: int):
+        """Give a lane the target of a problem."""
         for k in range(3):
             inputs[k * W + lane] = task.positions[p, k]
         for k in range(4):
             inputs[(3 + k) * W + lane] = task.orientations_xyzw[p, k]
+
+    @wp.func
+    def read_rest(inputs: InputsRef, lane: int, task: TaskRef, p: int):
+        """Give a lane tool, tolerances and limits of a problem."""
         tool = task.tool[wp.min(p, task.tool.shape[0] - 1)]
         for k in range(7):
             inputs[(TOOL + k) * W + lane] = float(tool[k])
@@ -129,8 +146,56 @@ def _proof_kernel(  # noqa: C901  # it counts the branches of the functions insi
             inputs[(LIMITS + k) * W + lane] = float(task.limit_lower[line, task.dof[k]])
             inputs[(LIMITS + JOINTS + k) * W + lane] = float(task.limit_upper[line, task.dof[k]])
 
+    @wp.func
+    def by_shell(inputs: InputsRef, task: TaskRef, place: int, end: int):
+        """Prove the next problems by the shell, and let the others begin their search; return their number."""
+        for lane in range(W):
+            p = task.problem[wp.min(place + lane, end - 1)]
+            read_target(inputs, lane, task, p)
+            read_rest(inputs, lane, task, p)
+        proven = shell(inputs)
+        count = wp.min(W, end - place)
+        for lane in range(count):
+            p = task.problem[place + lane]
+            seeds = int(FIRST_SEEDS)
+            if (proven >> lane) & 1 == 1:
+                task.searches.proof[p, task.island] = PROOF_BY_SHELL
+                seeds = int(1)
+            if task.settings[KEEP_ALL] == 0:
+                task.searches.end_seed[p, task.island] = wp.min(task.searches.end_seed[p, task.island], seeds)
+        return count
+
+    @wp.func
+    def is_left(task: TaskRef, p: int):
+        """Return whether the search of a problem waits at the end of its first seeds."""
+        is_over = task.searches.end_seed[p, task.island] != FIRST_SEEDS or task.settings[SEEDS] <= FIRST_SEEDS
+        return not is_over and task.settings[KEEP_ALL] == 0 and task.rank[p, task.island] >= IMPRECISE
+
+    @wp.func
+    def by_rest(inputs: InputsRef, problem: ProblemsRef, task: TaskRef, place: int, end: int):
+        """Prove the next problems whose search waits, or let it go on; return the number of problems passed."""
+        count = int(0)
+        next_place = int(place)
+        while next_place < end and count < W:
+            p = task.problem[next_place]
+            next_place += 1
+            if is_left(task, p):
+                problem[count] = p
+                read_target(inputs, count, task, p)
+                read_rest(inputs, count, task, p)
+                count += 1
+        if count > 0:
+            proven = prove_rest(inputs, count)
+            for lane in range(count):
+                p = problem[lane]
+                if (proven >> lane) & 1 == 1 and task.rank[p, task.island] >= FAILED:
+                    task.searches.proof[p, task.island] = OTHERWISE
+                else:
+                    task.searches.end_seed[p, task.island] = task.settings[SEEDS]
+        return next_place - place
+
     @wp.kernel(module="unique", enable_backward=False, module_options=cpu_options())
-    def prove(task: ProofTask, part: int, parts: int):
+    def prove(task: ProofTask, phase: int, part: int, parts: int):
         place = first_place(task.settings, task.count, task.problem, part, parts)
         end = first_place(task.settings, task.count, task.problem, part + 1, parts)
         if wp.static(W == 1):  # a thread for each problem
@@ -139,25 +204,101 @@ def _proof_kernel(  # noqa: C901  # it counts the branches of the functions insi
         if task.fault[part] != 0:
             end = place
         inputs = Inputs()
+        problem = Problems()
         while place < end:
-            for lane in range(W):
-                read(inputs, lane, task, task.problem[wp.min(place + lane, end - 1)])
-            by_shell = shell(inputs)
-            by_intervals = int(0)
-            if by_shell != ALL:
-                by_intervals = intervals(inputs)
-            for lane in range(wp.min(W, end - place)):
-                proof = int(0)
-                if (by_shell >> lane) & 1 == 1:
-                    proof = PROOF_BY_SHELL
-                elif (by_intervals >> lane) & 1 == 1:
-                    proof = PROOF_BY_INTERVALS
-                if proof != 0:
-                    p = task.problem[place + lane]
-                    task.searches.proof[p, task.island] = proof
-                    if task.settings[KEEP_ALL] == 0:
-                        task.searches.end_seed[p, task.island] = wp.min(task.searches.end_seed[p, task.island], 1)
-            place += W
+            if phase == 0:
+                place += by_shell(inputs, task, place, end)
+            else:
+                place += by_rest(inputs, problem, task, place, end)
+
+    return prove
+
+
+@typing.no_type_check
+def _intervals(source: ProofSource, Inputs: Any) -> Any:
+    """Return the function (inputs, number of lanes) -> lanes with a proof by intervals, as bits."""
+    InputsRef: Any = reference_to(Inputs)
+
+    @wp.func_native(source.intervals_text())
+    def intervals(inputs: InputsRef) -> int: ...
+
+    @wp.func
+    def prove(inputs: InputsRef, count: int):
+        return intervals(inputs)
+
+    return prove
+
+
+@typing.no_type_check
+def _search(  # noqa: C901  # it counts the branches of the functions inside as its own
+    source: ProofSource, Inputs: Any
+) -> Any:
+    """Return the function (inputs, number of lanes) -> lanes with a proof in all intervals of the last joint, as bits.
+
+    The intervals are a tree: FIRST ones, each split in SPLIT, LEVELS deep, searched in depth. All lanes work on one
+    problem. An interval of the last level without a proof ends the search.
+    """
+    W, JOINTS = source.lanes.width, len(source.arm.arm.dofs)
+    InputsRef: Any = reference_to(Inputs)
+    LIMITS, LAST = 16, 16 + 2 * JOINTS
+    Stack: Any = wp.types.vector(FIRST + SPLIT * W * LEVELS, int)
+    Nodes: Any = wp.types.vector(W, int)
+
+    @wp.func_native(source.intervals_text())
+    def intervals(inputs: InputsRef) -> int: ...
+
+    @wp.func
+    def prove_one(inputs: InputsRef, packet: InputsRef, lane: int):
+        """Return whether all intervals of the problem of a lane have a proof."""
+        for k in range(LAST):
+            for m in range(W):
+                packet[k * W + m] = inputs[k * W + lane]
+        lower = inputs[(LIMITS + JOINTS - 1) * W + lane]
+        upper = inputs[(LIMITS + 2 * JOINTS - 1) * W + lane]
+        if not (upper - lower < 2.0 * wp.PI):
+            lower = -wp.PI
+            upper = wp.PI
+        stack = Stack()
+        nodes = Nodes()
+        waiting = int(FIRST)
+        for k in range(FIRST):
+            stack[k] = k
+        tried = int(0)
+        while waiting > 0 and tried < INTERVALS_MAX:
+            taken = wp.min(waiting, W)
+            for m in range(W):
+                node = stack[waiting - 1 - wp.min(m, taken - 1)]
+                half = 0.5 * (upper - lower) / float(FIRST << (SPLIT_BITS * (node >> LEVEL_SHIFT)))
+                middle = lower + float(2 * (node & INDEX_MASK) + 1) * half
+                packet[LAST * W + m] = wp.cos(middle)
+                packet[(LAST + 1) * W + m] = wp.sin(middle)
+                packet[(LAST + 2) * W + m] = half * 1.0001 + 1.0e-6
+            proven = intervals(packet)
+            waiting -= taken
+            tried += taken
+            left = int(0)
+            for m in range(taken):
+                if (proven >> m) & 1 == 0:
+                    nodes[left] = stack[waiting + taken - 1 - m]
+                    left += 1
+            for m in range(left):
+                node = nodes[left - 1 - m]
+                level = (node >> LEVEL_SHIFT) + 1
+                if level == LEVELS:
+                    return False
+                for k in range(SPLIT):
+                    stack[waiting] = (level << LEVEL_SHIFT) | ((node & INDEX_MASK) * SPLIT + k)
+                    waiting += 1
+        return waiting == 0
+
+    @wp.func
+    def prove(inputs: InputsRef, count: int):
+        found = int(0)
+        packet = Inputs()
+        for lane in range(count):
+            if prove_one(inputs, packet, lane):
+                found = found | (1 << lane)
+        return found
 
     return prove
 

@@ -24,6 +24,7 @@ STATIONARY = wp.constant(len(IKStatus))  # passed the gradient test; becomes CON
 # Proofs that the targets of an island are out of reach; 0 for none.
 PROOF_BY_SHELL = wp.constant(1)
 PROOF_BY_INTERVALS = wp.constant(2)
+PROOF_BY_SEARCH = wp.constant(3)
 
 # Entries of the integer settings of a solve, on the device so that a recorded graph reads new values.
 PROBLEM_COUNT = wp.constant(0)

@@ -1,0 +1,141 @@
+"""Targets that are proven out of reach: their status, and that no reachable target has it."""
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from ik_service import Target
+from ik_service.solver.lm.status import IKStatus
+from tests.compiler.closed_form.arms import BUILTIN, NAMES, anywhere, configurations, disturbed, robot_of
+from tests.solver.conftest import bare_robot, cpu_solver
+
+FAR = np.array([3.0, 0.0, 0.5])
+UPRIGHT = np.array([0.0, 0.0, 0.0, 1.0])
+COUNT = 1000
+
+
+def limits_of(robot):
+    lower = np.where(np.isfinite(robot.active_limit_lower), robot.active_limit_lower, -np.pi)
+    return lower, np.where(np.isfinite(robot.active_limit_upper), robot.active_limit_upper, np.pi)
+
+
+def reachable(robot, link, rng, count=COUNT):
+    joint_q = np.tile(robot.mid_joint_q, (count, 1))
+    joint_q[:, robot.dof_coordinate[robot.active_dof]] = configurations(robot, count, rng, *limits_of(robot))
+    poses = robot.forward_kinematics(joint_q, [link])
+    return disturbed(poses.positions[:, 0], poses.orientations_xyzw[:, 0], rng, 1e-3, 1e-2)
+
+
+def assert_same_bytes(one, other):
+    for column in fields(one):
+        values = getattr(one, column.name)
+        if isinstance(values, np.ndarray):
+            assert values.tobytes() == getattr(other, column.name).tobytes(), column.name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_target_within_tolerance_of_a_reachable_one_is_called_unreachable(name):
+    robot, link = robot_of(name)
+    result = cpu_solver(robot, [link]).solve(*reachable(robot, link, np.random.default_rng(3)), options={"seeds": 16})
+    assert not (result.status == IKStatus.UNREACHABLE).any()
+    assert result.success.mean() > 0.5
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_unreachable_targets_are_not_met_by_many_seeds(name):
+    robot, link = robot_of(name)
+    targets = anywhere(robot, link, np.random.default_rng(4), COUNT)
+    solver = cpu_solver(robot, [link])
+    proven = solver.solve(*targets).status == IKStatus.UNREACHABLE
+    assert proven.mean() > 0.5
+    all_seeds = solver.solve(*targets, options={"best_of": "cost", "seeds": 64})
+    assert not all_seeds.success[proven].any()
+    assert (all_seeds.status[proven] == IKStatus.UNREACHABLE)[all_seeds.seed_index[proven] >= 0].mean() > 0.5
+
+
+@pytest.mark.parametrize("name", list(BUILTIN))
+def test_bytes_depend_on_the_problem_alone(name):
+    robot, link = robot_of(name)
+    rng = np.random.default_rng(5)
+    near, far = reachable(robot, link, rng, 400), anywhere(robot, link, rng, 400)
+    order = rng.permutation(800)
+    positions, orientations = (np.concatenate(pair)[order] for pair in zip(near, far, strict=True))
+    solver = cpu_solver(robot, [link])
+    whole = solver.solve(positions, orientations)
+    assert {IKStatus.CONVERGED, IKStatus.UNREACHABLE} <= set(whole.status.tolist())
+    assert_same_bytes(whole, cpu_solver(robot, [link], threads=3).solve(positions, orientations))
+    for p in range(0, 800, 40):
+        alone = solver.solve(positions[p : p + 1], orientations[p : p + 1])
+        for name in ("joint_q", "status", "seed_index", "iterations", "cost"):
+            assert getattr(alone, name)[0].tobytes() == getattr(whole, name)[p].tobytes()
+
+
+def test_a_proven_target_gets_one_attempt_from_its_start():
+    robot, link = robot_of("panda")
+    start = 0.5 * robot.mid_joint_q
+    result = cpu_solver(robot, [link]).solve(FAR[None], UPRIGHT[None], initial_joint_q=start)
+    assert result.status_names == ["unreachable"]
+    assert not result.success[0]
+    assert result.seed_index[0] == 0
+    assert 1.5 < result.position_error[0, 0] < 3.0
+    lower, upper = limits_of(robot)
+    assert (result.joint_q[0, :7] >= lower - 1e-6).all()
+    assert (result.joint_q[0, :7] <= upper + 1e-6).all()
+
+
+def test_limits_and_tools_of_each_problem_count():
+    robot, link = robot_of("ur5e")
+    joint_q = np.array([0.3, -1.2, 1.4, -0.8, 0.9, 0.2])
+    poses = robot.forward_kinematics(joint_q[None], [link])
+    positions, orientations = (np.repeat(one[:, 0], 2, axis=0) for one in (poses.positions, poses.orientations_xyzw))
+    solver = cpu_solver(robot, [link])
+    lower, upper = np.tile(robot.joint_limit_lower, (2, 1)), np.tile(robot.joint_limit_upper, (2, 1))
+    lower[1, 2], upper[1, 2] = -0.1, 0.1  # an elbow that stays stretched
+    result = solver.solve(positions, orientations, joint_limits=(lower, upper))
+    assert result.status_names == ["converged", "unreachable"]
+    tools = np.array([[0.0, 0.0, 0.0, *UPRIGHT], [0.0, 0.0, 2.0, *UPRIGHT]])
+    result = cpu_solver(robot, [Target(link, offset=tools)]).solve(positions, orientations)
+    assert result.status_names == ["converged", "unreachable"]
+
+
+def test_targets_without_a_whole_pose_have_no_proof():
+    robot, link = robot_of("panda")
+    assert cpu_solver(robot, [link]).solve(FAR[None]).status_names != ["unreachable"]
+    free = cpu_solver(robot, [Target(link, free=["rz"])]).solve(FAR[None], UPRIGHT[None])
+    assert free.status_names != ["unreachable"]
+    relative = cpu_solver(robot, [Target(link, reference_link="panda_link2")]).solve(FAR[None], UPRIGHT[None])
+    assert relative.status_names != ["unreachable"]
+
+
+def test_wide_tolerances_and_soft_limits_are_respected():
+    robot, link = robot_of("panda")
+    solver = cpu_solver(robot, [link])
+    wide = solver.solve(FAR[None], UPRIGHT[None], options={"position_tolerance": 5.0})
+    assert wide.status_names != ["unreachable"]
+    outside = np.array([[0.0, 0.0, 0.0, 0.5, 0.0, 1.0, 0.0]])  # joint 4 beyond its upper limit
+    poses = robot.forward_kinematics(np.hstack([outside, np.tile(robot.mid_joint_q[7:], (1, 1))]), [link])
+    targets = poses.positions[:, 0], poses.orientations_xyzw[:, 0]
+    assert solver.solve(*targets).status_names == ["unreachable"]
+    assert cpu_solver(robot, [link], options={"joint_limits": "soft"}).solve(*targets).success[0]
+
+
+def test_each_arm_has_its_own_proof():
+    robot = bare_robot("dual_panda")
+    links = ["left_panda_hand", "right_panda_hand"]
+    poses = robot.forward_kinematics(robot.mid_joint_q[None], links)
+    positions = poses.positions.copy()
+    positions[0, 1] += [0.0, 0.0, 3.0]
+    result = cpu_solver(robot, links).solve(positions, poses.orientations_xyzw)
+    assert result.status_names == ["unreachable"]
+    assert result.islands.status[0, :2].tolist() == [IKStatus.CONVERGED, IKStatus.UNREACHABLE]
+
+
+@pytest.mark.parametrize(
+    "options", [{"solutions": 4}, {"best_of": "cost"}, {"deadline_s": 5.0}, {"precision": "float64"}]
+)
+def test_the_status_is_told_with_other_options(options):
+    robot, link = robot_of("ur5e")
+    result = cpu_solver(robot, [link]).solve(FAR[None], UPRIGHT[None], options=options)
+    assert result.status_names == ["unreachable"]
+    assert not result.success[0]
