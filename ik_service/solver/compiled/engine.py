@@ -166,7 +166,7 @@ class CompiledEngine:
                 [RecordedStep("solve", one.kernel, (task, phase, 0, 1), for_gpus) for one, task in proofs]
                 for phase in (0, 1)
             )
-            found = [*first, *found, *rest, *found]
+            found = [*first, *found] if for_gpus else [*first, *found, *rest, *found]
         joint_q_float64, lines = None, dict[str, wp.array[Any]]()
         if float64_finish:
             shape = (problems.capacity, self._model.joint_coord_count)
@@ -249,7 +249,8 @@ class CompiledEngine:
         found: list[_Record] = [partial(record, attempts)]
         if proofs:
             first, rest = (partial(launches.record_proofs, proofs, phase) for phase in (0, 1))
-            found = [first, *found] if choice is not None else [first, *found, rest, *found]
+            is_over = choice is not None or launches.in_threads
+            found = [first, *found] if is_over else [first, *found, rest, *found]
         if choice is not None:
             # A GPU makes all attempts side by side, too, where solutions in the order of seeds would suffice.
             whole = settings.options.best_of is not None or bool(self._model.device.is_cuda)

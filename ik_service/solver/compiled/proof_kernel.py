@@ -4,6 +4,7 @@
     phase 1    targets left after these seeds: the other proofs; without one the search goes on
 
 Each lane of a packet has one problem. Where every attempt is kept only the shell is tried, and all attempts are made.
+On a GPU, with a thread for each problem, phase 0 is all: the shell, and intervals where no last joint is searched.
 """
 
 import typing
@@ -120,9 +121,11 @@ def _proof_kernel(  # noqa: C901  # it counts the branches of the functions insi
     @wp.func_native(source.shell_text())
     def shell(inputs: InputsRef) -> int: ...
 
+    options = {"grid_stride": False} if W == 1 else {"module_options": cpu_options()}
     Problems: Any = wp.types.vector(W, int)
     ProblemsRef: Any = reference_to(Problems)
     FIRST_SEEDS = SEEDS_BEFORE_SEARCH if source.is_searched else SEEDS_BEFORE_INTERVALS
+    IS_WHOLE = W == 1  # on a GPU, where searches do not wait for a second phase
     prove_rest = (_search if source.is_searched else _intervals)(source, Inputs)
 
     @wp.func
@@ -154,12 +157,19 @@ def _proof_kernel(  # noqa: C901  # it counts the branches of the functions insi
             read_target(inputs, lane, task, p)
             read_rest(inputs, lane, task, p)
         proven = shell(inputs)
+        proof = int(PROOF_BY_SHELL)
         count = wp.min(W, end - place)
+        if wp.static(IS_WHOLE and not source.is_searched):
+            if proven == 0:
+                proven = prove_rest(inputs, count)
+                proof = OTHERWISE
         for lane in range(count):
             p = task.problem[place + lane]
-            seeds = int(FIRST_SEEDS)
+            seeds = int(task.settings[SEEDS])
+            if wp.static(not IS_WHOLE):
+                seeds = int(FIRST_SEEDS)
             if (proven >> lane) & 1 == 1:
-                task.searches.proof[p, task.island] = PROOF_BY_SHELL
+                task.searches.proof[p, task.island] = proof
                 seeds = int(1)
             if task.settings[KEEP_ALL] == 0:
                 task.searches.end_seed[p, task.island] = wp.min(task.searches.end_seed[p, task.island], seeds)
@@ -194,7 +204,7 @@ def _proof_kernel(  # noqa: C901  # it counts the branches of the functions insi
                     task.searches.end_seed[p, task.island] = task.settings[SEEDS]
         return next_place - place
 
-    @wp.kernel(module="unique", enable_backward=False, module_options=cpu_options())
+    @wp.kernel(module="unique", enable_backward=False, **options)
     def prove(task: ProofTask, phase: int, part: int, parts: int):
         place = first_place(task.settings, task.count, task.problem, part, parts)
         end = first_place(task.settings, task.count, task.problem, part + 1, parts)
