@@ -69,6 +69,7 @@ class ProofKernel:
 
     kernel: wp.Kernel
     dofs: tuple[int, ...]  # active DOF of each joint of the arm
+    first_seeds: int  # seeds between the phases
 
     def __post_init__(self) -> None:
         """Unload the module when the kernel is not used any more."""
@@ -93,7 +94,14 @@ class _RobotLink:
 def _kernel_of(chain: _RobotLink, lanes: Lanes) -> ProofKernel | None:
     arm = arm_of(chain.robot, chain.link)
     nominal = None if arm is None else nominal_arm(arm)
-    return None if nominal is None else ProofKernel(_proof_kernel(ProofSource(nominal, lanes)), nominal.arm.dofs)
+    if nominal is None:
+        return None
+    source = ProofSource(nominal, lanes)
+    return ProofKernel(_proof_kernel(source), nominal.arm.dofs, _first_seeds(source))
+
+
+def _first_seeds(source: ProofSource) -> int:
+    return SEEDS_BEFORE_SEARCH if source.is_searched else SEEDS_BEFORE_INTERVALS
 
 
 def proven_targets(rows: Rows, island_rows: Sequence[int]) -> list[int]:
@@ -124,7 +132,7 @@ def _proof_kernel(  # noqa: C901  # it counts the branches of the functions insi
     options = {"grid_stride": False} if W == 1 else {"module_options": cpu_options()}
     Problems: Any = wp.types.vector(W, int)
     ProblemsRef: Any = reference_to(Problems)
-    FIRST_SEEDS = SEEDS_BEFORE_SEARCH if source.is_searched else SEEDS_BEFORE_INTERVALS
+    FIRST_SEEDS = _first_seeds(source)
     IS_WHOLE = W == 1  # on a GPU, where searches do not wait for a second phase
     prove_rest = (_search if source.is_searched else _intervals)(source, Inputs)
 
