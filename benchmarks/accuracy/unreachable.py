@@ -4,6 +4,7 @@ python -m benchmarks.accuracy.unreachable [--full] [--poses 1000000] [--targets 
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -143,14 +144,15 @@ def show(report: Report, *, poses: int, targets: int, seeds: int) -> None:
         solver = ik_service.IKSolver(one.robot, list(one.links), device="cpu", threads=1)
         for name, make in (("box", box), ("near", near)):
             given = make(one, targets, rng)
-            result, times = timed(lambda given=given: solver.solve(*given), 3)  # type: ignore[misc]
+            result, times = timed(partial(solver.solve, *given), 3)
             proven = result.status == IKStatus.UNREACHABLE
-            kinds = np.bincount(proofs_alone(kernel, one.robot, tuple(g[proven] for g in given)), minlength=4)[1:]
-            only = timed(lambda given=given, proven=proven: solver.solve(*(g[proven] for g in given)), 3)[1]  # type: ignore[misc]
+            of_proven = tuple(array[proven] for array in given)
+            kinds = np.bincount(proofs_alone(kernel, one.robot, of_proven), minlength=4)[1:]
+            only = timed(partial(solver.solve, *of_proven), 3)[1]
             again = {"random_seed": 77, "seeds": seeds, "best_of": "cost"}
-            some = np.flatnonzero(proven)[: targets // 10]
-            wrong += np.count_nonzero(solver.solve(*(g[some] for g in given), options=again).success)
-            tried += len(some)
+            some = tuple(array[: targets // 10] for array in of_proven)
+            wrong += np.count_nonzero(solver.solve(*some, options=again).success)
+            tried += len(some[0])
             left = np.count_nonzero(~result.success)
             share = proven.sum() / left
             if name == "box":
