@@ -158,12 +158,13 @@ def _proof_kernel(  # noqa: C901  # it counts the branches of the functions insi
             inputs[(LIMITS + JOINTS + k) * W + lane] = float(task.limit_upper[line, task.dof[k]])
 
     @wp.func
-    def by_shell(inputs: InputsRef, task: TaskRef, place: int, end: int):
+    def by_shell(inputs: InputsRef, task: TaskRef, place: int, end: int, has_rest: bool):
         """Prove the next problems by the shell, and let the others begin their search; return their number."""
         for lane in range(W):
             p = task.problem[wp.min(place + lane, end - 1)]
             read_target(inputs, lane, task, p)
-            read_rest(inputs, lane, task, p)
+            if not has_rest:
+                read_rest(inputs, lane, task, p)
         proven = shell(inputs)
         proof = int(PROOF_BY_SHELL)
         count = wp.min(W, end - place)
@@ -223,9 +224,12 @@ def _proof_kernel(  # noqa: C901  # it counts the branches of the functions insi
             end = place
         inputs = Inputs()
         problem = Problems()
+        is_common = task.limit_lower.shape[0] == 1 and task.tool.shape[0] == 1
+        has_rest = bool(False)
         while place < end:
             if phase == 0:
-                place += by_shell(inputs, task, place, end)
+                place += by_shell(inputs, task, place, end, has_rest)
+                has_rest = is_common
             else:
                 place += by_rest(inputs, problem, task, place, end)
 
