@@ -39,7 +39,7 @@ class ProofSource:
 
     @property
     def is_searched(self) -> bool:
-        """Whether the proof by intervals is of an interval of the last joint, all of which have to be tried."""
+        """Return whether the proof by intervals needs an interval of the last joint; all have to be tried."""
         return self.arm.kind in (ArmClass.SEARCHED, ArmClass.SEVEN)
 
     @cached_property
