@@ -32,6 +32,7 @@ HEADINGS: Mapping[str, tuple[str, Color]] = {
     "deadline": ("Out of time", FAR_COLOR),
     "blocked_by_limits": ("Held by joint limits", HELD),
     "blocked_by_collision": ("In contact", HIT),
+    "unreachable": ("Out of reach", FAR_COLOR),
     "loop_open": ("A loop stays open", HELD),
     "invalid": ("Not a number", HIT),
 }

@@ -16,7 +16,7 @@ from ik_service.mechanism.transforms import identity_transform, quaternion_rotat
 
 Vectors = NDArray[np.float64]
 JOINTS = (6, 7)
-SNAP = 1e-9  # components this near to a whole number are whole: most axes are unit vectors
+SNAP = 1e-9  # components of directions this near to a whole number are whole; shares of a length as small are 0
 PARALLEL = 1e-9  # squared sine of directions taken as parallel by `meeting`
 
 
@@ -92,7 +92,7 @@ def _moves_alone(robot: KinematicRobot, dof: int) -> bool:
 
 
 def snapped(values: Vectors) -> tuple[float, ...]:
-    """Return numbers of an arm without the rounding of its file."""
+    """Return a direction or quaternion without the rounding of its file."""
     return tuple(float(np.round(x)) if abs(x - np.round(x)) < SNAP else float(x) for x in values)
 
 

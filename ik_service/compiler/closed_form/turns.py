@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ik_service.compiler.closed_form.arm import Arm, Vectors, snapped
+from ik_service.compiler.closed_form.arm import SNAP, Arm, Vectors, snapped
 from objectives.expression import ExpressionGraph, Scalar, cos, sin
 from objectives.expression.frame_algebra import (
     QuaternionXYZW,
@@ -41,9 +41,15 @@ def upper_name(joint: int) -> str:
     return f"upper{joint}"
 
 
-def constant(values: Vectors) -> Vector:
-    """Return three numbers of an arm as a vector, without the rounding of its file."""
+def direction(values: Vectors) -> Vector:
+    """Return a constant direction, without the rounding of its file."""
     return vector(snapped(values))
+
+
+def point_of(values: Vectors) -> Vector:
+    """Return a constant point [m], coordinates far below the largest set to 0."""
+    largest = float(np.abs(values).max())
+    return vector([0.0 if abs(x) < SNAP * largest else float(x) for x in values])
 
 
 def turn_of(angle: Scalar) -> Turn:
@@ -111,13 +117,13 @@ class TargetMotion:
     @classmethod
     def of(cls, arm: Arm, graph: ExpressionGraph) -> "TargetMotion":
         """Return the motion of a target in the variables TARGET, with T_link_tool in TOOL."""
-        place, q = _pose(graph, TARGET)
+        position, q = _pose(graph, TARGET)
         tool, q_link_tool = _pose(graph, TOOL)
         q_world_link = quaternion(snapped(arm.T_world_link[3:]))
-        at = add(constant(arm.T_world_link[:3]), rotate(q_world_link, tool))
+        at = add(point_of(arm.T_world_link[:3]), rotate(q_world_link, tool))
         rotation = rows_of(quaternion_product(quaternion_product(q, conjugate(q_link_tool)), conjugate(q_world_link)))
-        size = sum((abs(x) for x in (*place, *tool)), 0.0)
-        return cls(rotation, subtract(place, times(rotation, at)), at, size)
+        size = sum((abs(x) for x in (*position, *tool)), 0.0)
+        return cls(rotation, subtract(position, times(rotation, at)), at, size)
 
     def of_point(self, point: Vector) -> Vector:
         """Move a point of the link's zero configuration."""
