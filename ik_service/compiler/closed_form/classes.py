@@ -13,9 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+import numpy as np
+
 from ik_service.compiler.closed_form.arm import Arm, Vectors, across, along, meeting
 
 ROTATION_NOISE_MAX, LENGTH_NOISE_MAX = 0.03, 0.03  # of a nominal arm [rad, share of its length]
+LEAST_LINK, LEAST_SINE = 1e-4, 1e-2  # links of an elbow, as shares of the arm; angles between searched axes 4, 5 and 6
 
 
 class ArmClass(Enum):
@@ -39,12 +42,25 @@ def nominal_arm(arm: Arm) -> NominalArm | None:
     """Return the nominal arm of the first class that an arm belongs to; None for no class."""
     for kind, make in _MAKERS[len(arm.dofs)].items():
         found = make(arm.axes, arm.points)
-        if found is not None:
+        if found is not None and _has_elbow(kind, *map(np.array, found)):
             nominal = arm.with_geometry(*found)
             is_near = nominal.rotation_noise <= ROTATION_NOISE_MAX
             if is_near and nominal.length_noise <= LENGTH_NOISE_MAX * nominal.length:
                 return NominalArm(kind, nominal)
     return None
+
+
+def _has_elbow(kind: ArmClass, h: Vectors, p: Vectors) -> bool:
+    """Return whether the links on both sides of the elbow have a length, and the formulas a direction."""
+    if kind is ArmClass.SEVEN:
+        links = np.cross(p[[0, 4]] - p[3], h[3])
+    else:
+        links = np.cross((p[2] - p[1], p[3] - p[2]), h[1])
+    lengths, span = np.linalg.norm(links, axis=1), float(np.linalg.norm(np.diff(p, axis=0), axis=1).sum())
+    sines = np.linalg.norm(np.cross(h[[3, 4]], h[[4, 5]]), axis=1)
+    return bool((lengths > LEAST_LINK * span).all()) and (
+        kind is not ArmClass.SEARCHED or bool((sines > LEAST_SINE).all())
+    )
 
 
 Geometry = tuple[list[Vectors], list[Vectors]]

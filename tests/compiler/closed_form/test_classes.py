@@ -6,7 +6,7 @@ import pytest
 from ik_service import load_robot
 from ik_service.compiler.closed_form import ArmClass, arm_of, nominal_arm
 from ik_service.mechanism.transforms import quaternion_from_axis_angle, quaternion_multiply, quaternion_rotate
-from tests.compiler.closed_form.arms import JOINTS, robot_of
+from tests.compiler.closed_form.arms import JOINTS, robot_of, text_of
 
 OF_BUILTIN = {"panda": ArmClass.SEVEN, "iiwa14": ArmClass.SEVEN, "ur5e": ArmClass.PARALLEL}
 
@@ -74,3 +74,13 @@ def test_locked_joints_and_followers_have_no_arm():
 def test_axes_far_from_those_of_a_class_have_none(name):
     robot, link = robot_of(name, 0.1, 0.1)
     assert nominal_arm(arm_of(robot, link)) is None
+
+
+@pytest.mark.parametrize(("name", "joint"), [("spherical", 3), ("parallel", 2), ("searched", 3), ("seven", 3)])
+def test_an_elbow_without_a_link_has_no_class(name, joint, monkeypatch):
+    joints = list(JOINTS[name])
+    joints[joint] = (tuple(0.0 if axis != 1 else x for axis, x in enumerate(joints[joint][0])), joints[joint][1])
+    monkeypatch.setitem(JOINTS, name, joints)
+    robot = load_robot(text_of(name))
+    nominal = nominal_arm(arm_of(robot, "tip"))
+    assert nominal is None or nominal.kind is not ArmClass(name)
