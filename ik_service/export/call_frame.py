@@ -117,7 +117,7 @@ class CallFrame:
 
     def _note_addresses(self, k: int, task: Any) -> None:
         """Put a task's addresses, and the line counts of the addressed arrays, into the frame."""
-        if task.source.ptr in self._noted:
+        if not hasattr(task, "source") or task.source.ptr in self._noted:  # proofs read no addresses
             return
         self._noted.add(task.source.ptr)
         addresses, line_counts = task.source.numpy().tolist(), task.source_lines.numpy().tolist()
