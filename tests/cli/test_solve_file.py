@@ -311,7 +311,7 @@ def test_limits_of_the_command_drop_none_of_the_file(run, tmp_path):
     for limits in ("panda_joint7=-2.8:2.8", "panda_joint7=0.65:0.75", "panda_joint1=-1:1"):
         (row,) = rows_of(solve(run, problems, "--joint-limits", limits, code=1))
         joint_q = np.array([float(row[f"panda_joint{k}"]) for k in range(1, 8)])
-        assert row["status"] == "blocked_by_limits"
+        assert row["status"] == "unreachable"
         assert joint_q[0] == 1.5
         assert np.abs(joint_q - start).max() <= 0.1 + 1e-6
         assert not limits.startswith("panda_joint7=0.65") or 0.65 <= joint_q[6] <= 0.75

@@ -9,6 +9,7 @@ import pytest
 
 import ik_service
 from ik_service import IKSolver, SolverOptions
+from ik_service.solver.lm.status import IKStatus
 from objectives import InputError
 from tests.export.c_library import (
     BAD_ARGUMENT,
@@ -186,7 +187,8 @@ def test_the_nearest_attempt_comes_back_where_no_target_is_met(case, name, kind)
         if name != "floating":
             assert not result.success.any()
             assert (result.seed_index == 0).all()
-            assert one.both(targets, start, {"seeds": 8}, **asked)[1] != columns
+            if not (result.status == IKStatus.UNREACHABLE).all():  # proven targets have one attempt in any case
+                assert one.both(targets, start, {"seeds": 8}, **asked)[1] != columns
 
 
 @pytest.mark.evidence
