@@ -36,7 +36,8 @@ def gpu_modules(solver: IKSolver, *, orientations: bool = True, float64_finish: 
             orientations=orientations, for_gpus=True, float64_finish=float64_finish, collision=collision
         )
         for step in recorded.steps:
-            found[step.kernel.module] = WAVE_BLOCK_DIM if step.phase == "solve" else LAUNCH_BLOCK
+            is_wave = step.phase == "solve" and not step.per_problem
+            found[step.kernel.module] = WAVE_BLOCK_DIM if is_wave else LAUNCH_BLOCK
     return found
 
 

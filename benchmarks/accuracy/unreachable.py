@@ -53,7 +53,7 @@ def turned(orientations_xyzw: NDArray[np.float64], angle: NDArray[np.float64], r
 
 
 def at_the_ends_of_tolerances(one: ComparedRobot, count: int, rng: np.random.Generator) -> Poses:
-    """Return targets within the tolerances of reachable poses: many at limits, near right angles, and at the very end."""
+    """Return targets within the tolerances of reachable poses, many at limits and at the very end of a tolerance."""
     lower, upper = limits(one.robot)
     active = rng.uniform(lower, upper, (count, len(lower)))
     at_limit = rng.random(active.shape) < np.where(rng.random(count) < 0.3, 0.8, 0.2)[:, None]

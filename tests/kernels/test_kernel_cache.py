@@ -18,7 +18,7 @@ from ik_service.compiler.code.cpu_targets import TARGETS
 from tests.fork_server import fork_server
 from tests.kernels.cache_processes import COUNT, IMPORTS, SOLVES, Processes
 
-MODULES = 3  # islands, what follows them, clearances
+MODULES = 4  # islands, what follows them, clearances
 FAILS = """
 try:
     solve()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ik_service.compiler.closed_form.intervals import (
-    ANGLE_SLACK,
+    ARC_SLACK,
     PI,
     TINY,
     ElbowTurns,
@@ -58,7 +58,7 @@ def spherical_wrist(scope: ArmScope) -> Iterator[Scalar]:
                 of_arm, maximum(beyond_limits(scope.graph, 1, link.first), beyond_limits(scope.graph, 2, third))
             )
             left = turned_rows(h[1], back(turn_of(link.total.centre)), rotation)
-            spread = scope.spread + first.radius + link.total.radius + ANGLE_SLACK
+            spread = scope.spread + first.radius + link.total.radius + ARC_SLACK
             for turn in wrist((h[3], h[4], h[5]), left, minimum(spread, PI)):
                 of_wrist = maximum(beyond_limits(scope.graph, 4, turn.middle), beyond_limits(scope.graph, 5, turn.last))
                 yield maximum(of_arm, maximum(beyond_limits(scope.graph, 3, turn.first), of_wrist))
@@ -77,7 +77,7 @@ def parallel_axes(scope: ArmScope) -> Iterator[Scalar]:
     for first, place, radius in turns:
         of_first = maximum(beyond_limits(scope.graph, 0, first), refused)
         rotation = turned_rows(h[0], back(turn_of(first.centre)), scope.motion.rotation)
-        spread = minimum(scope.spread + first.radius + ANGLE_SLACK, PI)
+        spread = minimum(scope.spread + first.radius + ARC_SLACK, PI)
         for turn in wrist((h[1], h[4], h[5]), rotation, spread):
             of_wrist = maximum(beyond_limits(scope.graph, 4, turn.middle), beyond_limits(scope.graph, 5, turn.last))
             of_wrist = maximum(of_first, of_wrist)
@@ -124,12 +124,12 @@ def meeting_axes(scope: ArmScope) -> Iterator[Scalar]:
             )
             turn = back(turn_of(link.total.centre))
             fifth, beside = (turned(h[1], turn, one) for one in seen)
-            spread = scope.spread + first.radius + link.total.radius + ANGLE_SLACK
+            spread = scope.spread + first.radius + link.total.radius + ARC_SLACK
             of_fifth = minimum(spread + last_spread * from_last, PI)
             x, y = dot(ahead, fifth), dot(cross(h[3], ahead), fifth)
             sine = sqrt(maximum(x * x + y * y, TINY))
             apart = atan2(sine, dot(h[3], fifth)) - bend
-            of_bend = maximum(apart, -1.0 * apart) - of_fifth - ANGLE_SLACK
+            of_bend = maximum(apart, -1.0 * apart) - of_fifth - ARC_SLACK
             fourth = Interval(atan2(y, x), azimuth_radius(sine_bound(of_fifth), sine))
             left = turned(h[3], back(turn_of(fourth.centre)), beside)
             turn_spread = spread + last_spread + fourth.radius
@@ -193,7 +193,7 @@ def seven_joints(scope: ArmScope) -> Iterator[Scalar]:
             of_sixth = maximum(maximum(of_fourth, of_arc), of_sixth)
             left = rows_turned(rotation, h[5], turn_of(sixth.centre))
             left = rows_turned(rows_turned(left, h[4], turn_of(fifth.centre)), h[3], turn4)
-            spread = scope.spread + last_spread + fourth.radius + fifth.radius + sixth.radius + ANGLE_SLACK
+            spread = scope.spread + last_spread + fourth.radius + fifth.radius + sixth.radius + ARC_SLACK
             for turn in wrist((h[0], h[1], h[2]), left, minimum(spread, PI)):
                 of_shoulder = maximum(
                     beyond_limits(scope.graph, 1, turn.middle), beyond_limits(scope.graph, 2, turn.last)

@@ -29,12 +29,12 @@ from objectives.expression.frame_algebra import Vector, cross, dot
 Place: TypeAlias = tuple[Scalar, Scalar]  # a point of a plane [m]
 PI = float(np.pi)
 COSINE_SLACK = 2e-6  # rounding of cosines and sines in float32
-ANGLE_SLACK = 4e-6  # rounding of angles, away from the ends of an arc [rad]
-LIMIT_SLACK = 1e-4  # rounding of an interval's ends; 4.7e-5 was the largest of 800 000 targets of four arms [rad]
+ARC_SLACK = 4e-6  # rounding of angles, away from the ends of an arc [rad]
+END_SLACK = 1e-4  # rounding of an interval's ends; 4.7e-5 was the largest of 800 000 targets of four arms [rad]
 RELATIVE_SLACK = 1e-5  # rounding of quotients
 TINY = 1e-20
 ALIVE = -1.0
-TURNS = 3  # whole turns between an angle and a limit at most; beyond, nothing is refused
+WRAPS = 3  # whole turns between an angle and a limit at most; beyond, nothing is refused
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def root(x: Scalar) -> Scalar:
 
 def arcs(low: Scalar, high: Scalar) -> tuple[Scalar, Scalar]:
     """Return the least and the largest angle in [0, pi] with a cosine from `low` to `high`."""
-    return acos(clipped(high + COSINE_SLACK)) - ANGLE_SLACK, acos(clipped(low - COSINE_SLACK)) + ANGLE_SLACK
+    return acos(clipped(high + COSINE_SLACK)) - ARC_SLACK, acos(clipped(low - COSINE_SLACK)) + ARC_SLACK
 
 
 def arc_range(low: Scalar, high: Scalar) -> tuple[Scalar, Scalar, Scalar]:
@@ -68,7 +68,7 @@ def arc_range(low: Scalar, high: Scalar) -> tuple[Scalar, Scalar, Scalar]:
 def azimuth_radius(moved: Scalar, distance: Scalar) -> Scalar:
     """Return the largest change of azimuth of a point at a distance from the axis that moves by at most `moved`."""
     ratio = moved * (1.0 + RELATIVE_SLACK) / maximum(distance, TINY) + COSINE_SLACK
-    return where(ratio < 1.0, PI / 2 - acos(clipped(ratio)) + ANGLE_SLACK, PI)
+    return where(ratio < 1.0, PI / 2 - acos(clipped(ratio)) + ARC_SLACK, PI)
 
 
 def sine_bound(angle: Scalar) -> Scalar:
@@ -79,7 +79,7 @@ def sine_bound(angle: Scalar) -> Scalar:
 def beyond_limits(graph: ExpressionGraph, joint: int, angle: Interval) -> Scalar:
     """Return by how much an interval and its copies a turn away miss the limits of a joint [rad]; above 0: missed."""
     away, half, is_known = _from_middle(graph, joint, angle.centre)
-    return where(is_known, away - angle.radius - half - LIMIT_SLACK, ALIVE)
+    return where(is_known, away - angle.radius - half - END_SLACK, ALIVE)
 
 
 def cosine_range(graph: ExpressionGraph, joint: int, phase: float) -> tuple[Scalar, Scalar]:
@@ -93,10 +93,10 @@ def _from_middle(graph: ExpressionGraph, joint: int, angle: Scalar) -> tuple[Sca
     """Return the distance of an angle from the middle of the limits, half their width, and whether both decide."""
     lower, upper = graph.variable(lower_name(joint)), graph.variable(upper_name(joint))
     away = angle - (lower + upper) * 0.5
-    for _ in range(TURNS):
+    for _ in range(WRAPS):
         away = where(away > PI, away - 2 * PI, where(away < -PI, away + 2 * PI, away))
     away = maximum(away, -away)
-    return away, (upper - lower) * 0.5, (upper - lower < 2 * PI) & (away <= PI + ANGLE_SLACK)
+    return away, (upper - lower) * 0.5, (upper - lower < 2 * PI) & (away <= PI + ARC_SLACK)
 
 
 def shoulder(
@@ -188,7 +188,7 @@ def _inner_angle(own: float, other: float, low: Scalar, high: Scalar) -> tuple[S
         ends.append(arcs(cosine, cosine))
     least, most = minimum(ends[0][0], ends[1][0]), maximum(ends[0][1], ends[1][1])
     if own > other:  # the angle is largest where the other link is perpendicular to the line
-        turning, top = float(np.sqrt(own * own - other * other)), float(np.arcsin(other / own)) + ANGLE_SLACK
+        turning, top = float(np.sqrt(own * own - other * other)), float(np.arcsin(other / own)) + ARC_SLACK
         most = where((low < turning) & (high > turning), maximum(most, top), most)
     return least, most
 
@@ -221,7 +221,7 @@ def wrist(axes: tuple[Vector, Vector, Vector], rotation: Rows, spread: Scalar) -
         angle = atan2(sine, dot(first, ahead))
         low, high = maximum(angle - spread, 0.0), minimum(angle + spread, PI)
         radius = azimuth_radius(sine_bound(spread), sine)
-        bend = Interval((low + high) * (0.5 * sign) + phase, (high - low) * 0.5 + ANGLE_SLACK)
+        bend = Interval((low + high) * (0.5 * sign) + phase, (high - low) * 0.5 + ARC_SLACK)
         roll = -1.0 * atan2(dot(cross(last, start), behind), dot(start, behind))
         found.append(WristTurns(Interval(atan2(y, x), radius), bend, Interval(roll, radius)))
     return found

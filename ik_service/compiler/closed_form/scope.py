@@ -10,7 +10,7 @@ from ik_service.compiler.closed_form.turns import (
     LAST,
     ORIENTATION_TOLERANCE,
     POSITION_TOLERANCE,
-    TargetMotion,
+    TargetDisplacement,
     Turn,
     direction,
     point_of,
@@ -27,7 +27,7 @@ class ArmScope:
     """An arm and its target in one graph.
 
     Attributes:
-        graph: Variables are those of `TargetMotion`, limits, tolerances, and the last joint where it is searched.
+        graph: Variables are those of `TargetDisplacement`, limits, tolerances, and the last joint where it is searched.
         arm: The nominal arm.
         axes: Its directions.
         points: A point of each axis [m].
@@ -41,7 +41,7 @@ class ArmScope:
     arm: Arm
     axes: list[Vector]
     points: list[Vector]
-    motion: TargetMotion
+    motion: TargetDisplacement
     spread: Scalar
     rounding: Scalar
     slack: Scalar
@@ -50,7 +50,7 @@ class ArmScope:
     def of(cls, arm: Arm) -> "ArmScope":
         """Return the scope of a nominal arm."""
         graph = ExpressionGraph()
-        motion = TargetMotion.of(arm, graph)
+        motion = TargetDisplacement.of(arm, graph)
         tool = subtract(motion.tool, point_of(arm.T_world_link[:3]))
         rounding = motion.size * SIZE_SLACK + LENGTH_SLACK * (arm.length + float(np.abs(arm.points[0]).sum()))
         noise = arm.length_noise + sqrt(dot(tool, tool) + TINY) * arm.rotation_noise

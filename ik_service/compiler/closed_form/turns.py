@@ -99,7 +99,7 @@ def rows_of(q: QuaternionXYZW) -> Rows:
 
 
 @dataclass(frozen=True)
-class TargetMotion:
+class TargetDisplacement:
     """The motion D = T_world_tool T0^-1 of a target, D(x) = `rotation` x + `shift`; see `arm`.
 
     Attributes:
@@ -115,7 +115,7 @@ class TargetMotion:
     size: Scalar
 
     @classmethod
-    def of(cls, arm: Arm, graph: ExpressionGraph) -> "TargetMotion":
+    def of(cls, arm: Arm, graph: ExpressionGraph) -> "TargetDisplacement":
         """Return the motion of a target in the variables TARGET, with T_link_tool in TOOL."""
         position, q = _pose(graph, TARGET)
         tool, q_link_tool = _pose(graph, TOOL)

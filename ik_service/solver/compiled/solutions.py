@@ -222,6 +222,8 @@ def _begin_round(
             if found[p, island] < order[1] and first - newest[p, island] < NO_NEW_SEEDS:
                 searches.next_seed[p, island] = first
                 searches.end_seed[p, island] = end
+                if searches.proof[p, island] != 0:  # out of reach: one attempt, as without further solutions
+                    searches.end_seed[p, island] = 1
                 tries.made[p] = end
     for s in range(first, tries.made[p]):
         row = p * settings[SEEDS] + s

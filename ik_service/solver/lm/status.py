@@ -58,8 +58,8 @@ _ADVICE = {
     "configuration; or its joints and lengths allow none.",
     IKStatus.BLOCKED_BY_COLLISION: "Every target is met, but links touch each other or an object, or come nearer than "
     "the margin: see the closest pair, allow more seeds, or move the target or the object.",
-    IKStatus.UNREACHABLE: "The target is proven to be out of reach: no configuration within the joint limits meets it "
-    "within the tolerances. Check its frame and units, or move it.",
+    IKStatus.UNREACHABLE: "Proven to be out of reach: no configuration within the joint limits comes within the "
+    "tolerances. Check frame and units, or move the pose.",
 }
 _ADVICE_WITHOUT_TARGETS = {
     IKStatus.CONVERGED: "The objectives are at a minimum, or at zero.",

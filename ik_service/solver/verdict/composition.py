@@ -10,6 +10,7 @@ from ik_service.solver.arrays.parts import first_problem
 from ik_service.solver.lm.codes import (
     BLOCKED_BY_LIMITS,
     CONVERGED,
+    DEADLINE,
     INVALID,
     LOOP_OPEN,
     NO_TARGET,
@@ -52,7 +53,7 @@ def final_status(status: int, met: int, success: bool, proof: int):
         return BLOCKED_BY_LIMITS
     if success:
         return CONVERGED
-    if proof != 0 and status != INVALID:
+    if proof != 0 and status != INVALID and status != DEADLINE:
         return UNREACHABLE
     if status == STATIONARY or status == CONVERGED:
         return STALLED  # no gain left, but not met

@@ -5,7 +5,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from ik_service import Target
+from ik_service import SolverOptions, Target
 from ik_service.solver.lm.status import IKStatus
 from tests.compiler.closed_form.arms import BUILTIN, NAMES, anywhere, configurations, disturbed, robot_of
 from tests.solver.conftest import bare_robot, cpu_solver
@@ -119,7 +119,7 @@ def test_wide_tolerances_and_soft_limits_are_respected():
     poses = robot.forward_kinematics(joint_q, [link])
     targets = poses.positions[:, 0], poses.orientations_xyzw[:, 0]
     hard = cpu_solver(robot, [link]).solve(*targets)
-    soft = cpu_solver(robot, [link], options={"joint_limits": "soft"}).solve(*targets)
+    soft = cpu_solver(robot, [link], options=SolverOptions(joint_limits="soft")).solve(*targets)
     assert (hard.status == IKStatus.UNREACHABLE).sum() > 10
     assert soft.success.all()
 

@@ -109,7 +109,8 @@ def test_a_start_at_a_saddle_leads_to_a_solution_beside_it(upright, seeds, engin
     many = solver.solve(*repeated[:2], initial_joint_q=repeated[2], options={"seeds": seeds})
     np.testing.assert_array_equal(many.joint_q, np.repeat(answer.joint_q, 20, axis=0))
     stretched = solver.solve(hand + np.array([0.0, 0.0, 0.2]), turn, initial_joint_q=start, options={"seeds": 1})
-    assert stretched.status[0] == IKStatus.STALLED  # out of reach, where it starts
+    out_of_reach = IKStatus.UNREACHABLE if engine == "compiled" else IKStatus.STALLED
+    assert stretched.status[0] == out_of_reach  # where it starts
     np.testing.assert_array_equal(stretched.joint_q, start)
 
 

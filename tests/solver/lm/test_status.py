@@ -17,4 +17,5 @@ def test_every_status_has_its_code_of_moveit():
         "INVALID": MOVEIT["INVALID_ROBOT_STATE"],
         "LOOP_OPEN": MOVEIT["NO_IK_SOLUTION"],
         "BLOCKED_BY_COLLISION": MOVEIT["GOAL_IN_COLLISION"],
+        "UNREACHABLE": MOVEIT["NO_IK_SOLUTION"],
     }

@@ -190,14 +190,16 @@ def test_float64_with_tolerances_below_float32_keeps_to_the_start(panda):
         assert (change(result, start) < 0.8).all()
 
 
-def test_an_unreachable_target_has_no_solution(problems):
+def test_an_unreachable_target_has_no_solution(problems, each_kernel):
     few, solver = problems.part([0, 1, 2]), solver_of(problems)
     solver.solve(*few.targets, options={"solutions": 3, "seeds": 8})
     few.positions[..., 0] += 3.0
     result, best = (solver.solve(*few.targets, options={"seeds": 8, **more}) for more in ({"solutions": 3}, {}))
-    assert (best.seed_index > 0).any()
-    np.testing.assert_array_equal(result.seed_index, best.seed_index)
-    np.testing.assert_array_equal(result.joint_q, best.joint_q)
+    assert result.status_names == best.status_names == ["unreachable"] * 3
+    assert (best.seed_index == 0).all()
+    if each_kernel == "packets":  # a GPU makes all attempts for solutions, and gives the nearest one
+        np.testing.assert_array_equal(result.seed_index, best.seed_index)
+        np.testing.assert_array_equal(result.joint_q, best.joint_q)
     assert result.solution_count.tolist() == [0, 0, 0]
     assert np.isnan(result.solutions).all()
     assert np.isfinite(result.joint_q).all()
