@@ -108,7 +108,7 @@ def test_targets_without_a_whole_pose_have_no_proof():
     assert relative.status_names != ["unreachable"]
 
 
-def test_wide_tolerances_and_soft_limits_are_respected():
+def test_wide_tolerances_and_limits_that_are_off_are_respected():
     robot, link = robot_of("panda")
     solver = cpu_solver(robot, [link])
     wide = solver.solve(FAR[None], UPRIGHT[None], options={"position_tolerance": 5.0})
@@ -119,9 +119,9 @@ def test_wide_tolerances_and_soft_limits_are_respected():
     poses = robot.forward_kinematics(joint_q, [link])
     targets = poses.positions[:, 0], poses.orientations_xyzw[:, 0]
     hard = cpu_solver(robot, [link]).solve(*targets)
-    soft = cpu_solver(robot, [link], options=SolverOptions(joint_limits="soft")).solve(*targets)
-    assert (hard.status == IKStatus.UNREACHABLE).sum() > 10
-    assert soft.success.all()
+    free = cpu_solver(robot, [link], options=SolverOptions(joint_limits="off")).solve(*targets)
+    assert (hard.status == IKStatus.UNREACHABLE).sum() > 5
+    assert free.success.all()
 
 
 def test_each_arm_has_its_own_proof():
