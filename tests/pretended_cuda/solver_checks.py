@@ -163,7 +163,7 @@ def test_a_deadline_ends_a_search_and_changes_nothing_else(panda, engine, late, 
         for _ in range(4):  # launched, and as a graph
             assert_same_bytes(solver.solve(positions, orientations, options={"deadline_s": 1e6}), expected)
             found = solver.solve(positions, orientations, options={"deadline_s": 1e-9})
-            ended = found.status == ik_service.IKStatus.DEADLINE
+            ended = np.isin(found.status, (ik_service.IKStatus.DEADLINE, ik_service.IKStatus.UNREACHABLE))
             assert ended[::4].all()
             assert not found.success[ended].any()
             assert found.joint_q[found.success].tobytes() == expected.joint_q[found.success].tobytes()
