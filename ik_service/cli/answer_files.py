@@ -13,7 +13,7 @@ from ik_service.robots import RobotModel
 from ik_service.service.codecs.json_codec import JsonCodec
 from ik_service.service.documents.solve_answer import answer_document
 from ik_service.service.documents.solve_request import DecodedSolve
-from ik_service.service.queue.timed_result import TimedResult
+from ik_service.service.queue.queued_request import TimedResult
 from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.result import IKResult
 from objectives.errors import InputError

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ik_service.service.codecs.codec import Document
 from ik_service.service.codecs.packed_column import DTYPES
 from ik_service.service.errors.exceptions import BodyTooLargeError, MalformedNpzError, faulty_field
-from ik_service.service.queue.target_keys import FloatArray
+from ik_service.service.queue.objective_data import FloatArray
 from objectives.errors import InputError
 
 MEMBERS_MOST = 16

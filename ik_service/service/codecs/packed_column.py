@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ik_service.service.errors.exceptions import faulty_field
-from ik_service.service.queue.target_keys import FloatArray
+from ik_service.service.queue.objective_data import FloatArray
 from ik_service.service.schema.limits import MAX_PROBLEM_COUNT
 
 DTYPES: dict[object, np.dtype[np.floating[Any]]] = {"float32": np.dtype("<f4"), "float64": np.dtype("<f8")}

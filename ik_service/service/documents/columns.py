@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ik_service.service.codecs.packed_column import PackedColumn
 from ik_service.service.errors.exceptions import FaultyFieldsError, TooManyProblemsError, faulty_field
-from ik_service.service.queue.target_keys import FloatArray
+from ik_service.service.queue.objective_data import FloatArray
 from ik_service.service.schema.limits import MAX_PROBLEM_COUNT, MAX_VALUE, MIN_ROW_WEIGHT
 from objectives.data_field import UNIT_TOLERANCE
 

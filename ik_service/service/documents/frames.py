@@ -10,7 +10,7 @@ from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.robots import RobotModel
 from ik_service.service.documents.columns import check_unit_quaternions, read_row_or_rows
 from ik_service.service.errors.exceptions import faulty_field, pointer_token
-from ik_service.service.queue.target_keys import FloatArray
+from ik_service.service.queue.objective_data import FloatArray
 from ik_service.service.schema.fields import Offset
 from ik_service.service.schema.limits import MAX_LIMIT_COUNT, MAX_SWITCH_COUNT, MAX_VALUE
 from ik_service.service.schema.solve import SolveRequestBody

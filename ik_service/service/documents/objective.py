@@ -14,8 +14,7 @@ from ik_service.service.documents.columns import (
 )
 from ik_service.service.documents.frames import check_link, read_offset
 from ik_service.service.errors.exceptions import faulty_field
-from ik_service.service.queue.objective_data import ROW_WEIGHTS, ObjectiveData
-from ik_service.service.queue.target_keys import FloatArray
+from ik_service.service.queue.objective_data import ROW_WEIGHTS, FloatArray, ObjectiveData
 from ik_service.service.schema.fields import NumericColumn, numeric_columns
 from ik_service.service.schema.limits import MAX_VALUE, MIN_ROW_WEIGHT
 from ik_service.service.schema.objective import ManipulabilityObjective, Objective

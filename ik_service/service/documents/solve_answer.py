@@ -10,8 +10,8 @@ from ik_service.result_schema import ALWAYS_COLUMNS, INCLUDED_COLUMNS, Column, e
 from ik_service.robots import RobotModel
 from ik_service.service.codecs.codec import LazyRows
 from ik_service.service.documents.solve_request import DecodedSolve
+from ik_service.service.queue.queued_request import TimedResult
 from ik_service.service.queue.solve_request import SolveRequest
-from ik_service.service.queue.timed_result import TimedResult
 from ik_service.solver.given.worlds import is_checked
 from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.result import IKResult

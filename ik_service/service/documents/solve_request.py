@@ -16,8 +16,8 @@ from ik_service.service.documents.objective import read_objective, row_counts
 from ik_service.service.documents.objects import counted_objects
 from ik_service.service.documents.surroundings import read_surroundings
 from ik_service.service.errors.exceptions import faulty_field
+from ik_service.service.queue.objective_data import FloatArray
 from ik_service.service.queue.solve_request import SolveRequest
-from ik_service.service.queue.target_keys import FloatArray
 from ik_service.service.schema import limits
 from ik_service.service.schema.solve import Include, SolveOptions, SolveRequestBody, SolveTarget
 from ik_service.solver.given.batch import Batch

@@ -16,8 +16,8 @@ from ik_service.service.documents.envelope import read_envelope
 from ik_service.service.documents.solve_request import read_solve
 from ik_service.service.errors.exceptions import faulty_field
 from ik_service.service.errors.problem_documents import error_document
+from ik_service.service.queue.objective_data import FloatArray
 from ik_service.service.queue.solve_request import SolveRequest
-from ik_service.service.queue.target_keys import FloatArray
 from ik_service.service.schema.limits import MAX_SEQUENCE
 from ik_service.service.schema.solve import TargetForm
 from ik_service.service.schema.stream import StreamConfiguration, StreamTarget, Tick

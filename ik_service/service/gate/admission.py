@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from ik_service.robots import RobotModel
 from ik_service.service.pool.solver_pool import SolverPool
-from ik_service.service.queue.bounded_dict import BoundedDict
+from ik_service.service.queue.batch_size import BoundedDict
 from ik_service.service.queue.errors import QueueFullError
 from ik_service.service.queue.fair_cap import Owner
 from ik_service.service.queue.queued_request import Expected

@@ -35,8 +35,8 @@ from ik_service.service.errors.problem_documents import kind_of
 from ik_service.service.gate.gate import context_of
 from ik_service.service.pool.loop_bridge import LoopBridge
 from ik_service.service.queue.errors import ClosedError, SolverLostError
+from ik_service.service.queue.queued_request import TimedResult
 from ik_service.service.queue.solve_request import SolveRequest
-from ik_service.service.queue.timed_result import TimedResult
 from ik_service.service.schema.limits import MAX_STREAM_MESSAGE_BYTES
 from ik_service.service.schema.stream import CloseCode, Tick
 

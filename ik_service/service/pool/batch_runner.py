@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 
 from ik_service.errors import KernelCacheError
-from ik_service.service.pool.build import BuildEnd
 from ik_service.service.pool.builder_process import is_build_failure
+from ik_service.service.pool.kernel_builder import BuildEnd
 from ik_service.service.pool.kernel_gate import KernelGate
 from ik_service.service.pool.pool_observer import PoolObserver, notify
 from ik_service.service.pool.solver_cache import EFFORT_MOST, SolverCache, staged_effort
@@ -46,35 +46,33 @@ class BatchRunner:
 
     def run(self, shares: tuple[BatchShare, ...]) -> None:
         """Solve a batch and charge its owners; drop cancelled requests and requests that would miss their deadline."""
-        started_at = time.monotonic()
+        key, started_at = shares[0].queued.key, time.monotonic()
+        least_s = self._batch_sizer.least_seconds(key)
         kept: list[BatchShare] = []
         dropped: list[QueuedRequest] = []
         for share in shares:
-            if share.queued.future.cancelled() or self._misses_deadline(share, started_at):
-                dropped.append(share.queued)
+            queued = share.queued
+            end_s = started_at + (share.count + queued.remaining) * least_s  # of all its problems, solved at once
+            if queued.future.cancelled() or queued.deadline <= end_s:
+                dropped.append(queued)
             else:
                 kept.append(share)
         if kept:
             self._solve(kept)
         seconds = time.monotonic() - started_at
-        self._batch_sizer.record(shares[0].queued.key, sum(share.count for share in kept), seconds)
+        self._batch_sizer.record(key, sum(share.count for share in kept), seconds)
         with self._changed:
             for queued in dropped:
                 self._queue.discard(queued)
             self._queue.charge(shares, seconds)
-        self.expire(dropped)
+        if dropped:
+            self.expire(dropped)
 
     def expire(self, queued_requests: Sequence[QueuedRequest]) -> None:
         """Set the errors of expired and cancelled requests."""
         for queued in queued_requests:
             queued.fail(queued.expired_error(time.monotonic(), self._gate.seconds_left(queued.owner)))
-        if queued_requests:
-            notify(self._observer.dropped, queued_requests)
-
-    def _misses_deadline(self, share: BatchShare, now: float) -> bool:
-        """Return whether a request misses its deadline even if all its problems are solved at once."""
-        left = share.count + share.queued.remaining
-        return share.queued.deadline <= now + left * self._batch_sizer.least_seconds(share.queued.key)
+        notify(self._observer.dropped, queued_requests)
 
     def _solve(self, shares: Sequence[BatchShare]) -> None:
         """Solve a batch and keep the results; if the solver refuses the batch, solve its requests one by one.

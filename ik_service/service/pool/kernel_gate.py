@@ -9,18 +9,24 @@ same code fail without another build.
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from ik_service.errors import KernelCacheError
-from ik_service.service.pool.build import BuildEnd
-from ik_service.service.pool.kernel_builder import KernelBuilder
-from ik_service.service.pool.kernel_status import KernelStatus
+from ik_service.service.pool.kernel_builder import BuildEnd, KernelBuilder
 from ik_service.service.pool.pool_observer import PoolObserver, notify
+from ik_service.service.queue.batch_size import BoundedDict
 from ik_service.service.queue.errors import compile_failed_error
 from ik_service.service.queue.fair_cap import Owner
 from ik_service.service.queue.fair_queue import FairQueue
 from ik_service.service.queue.queued_request import QueuedRequest
 from objectives.errors import IKError
+
+CODES_MOST = 4096
+FAILED_MOST = 1024
+FAILED_S = 600.0
+"""Time in which code that cannot be compiled is not compiled again [s]; longer than any deadline."""
+NOT_KEPT_S = 60.0
+"""The same for kernels that the cache does not take [s]: an operator may make room."""
 
 _logger = logging.getLogger(__name__)
 
@@ -43,7 +49,10 @@ class KernelGate:
     ) -> None:
         self.builder = builder
         self._queue, self._changed, self._observer = queue, changed, observer
-        self._status = KernelStatus()
+        # By the key of the code, under the lock of the queue: compiled, awaited by groups, failed until a time.
+        self._compiled: BoundedDict[Hashable, None] = BoundedDict(CODES_MOST)
+        self._awaited: dict[Hashable, dict[Hashable, None]] = {}
+        self._failed: BoundedDict[Hashable, tuple[BuildEnd, float]] = BoundedDict(FAILED_MOST)
 
     def is_ready(self, queued: QueuedRequest, compile_here: bool) -> bool:
         """Return whether a request needs no build. The caller holds the lock.
@@ -53,11 +62,11 @@ class KernelGate:
             KernelCacheError: The code of the request cannot be kept.
         """
         code = queued.code_key
-        if (failure := self._status.failure(code, time.monotonic())) is not None:
-            raise _error(failure, queued)
-        if self.builder is not None and not compile_here and code not in self._status:
+        if code in self._failed and self._failed[code][1] > time.monotonic():
+            raise _error(self._failed[code][0], queued)
+        if self.builder is not None and not compile_here and code not in self._compiled:
             return False
-        self._status.add(code)
+        self._compiled[code] = None  # or left to the solver thread
         return True
 
     def open_or_wait(self, queued: QueuedRequest, compile_here: bool) -> bool:
@@ -65,10 +74,12 @@ class KernelGate:
 
         The caller holds the lock.
         """
-        if not self.is_ready(queued, compile_here):
-            return self._status.wait(queued.code_key, queued.key)
-        self._queue.open_group(queued.key)
-        return False
+        if self.is_ready(queued, compile_here):
+            self._queue.open_group(queued.key)
+            return False
+        must_compile = queued.code_key not in self._awaited
+        self._awaited.setdefault(queued.code_key, {})[queued.key] = None
+        return must_compile
 
     def compile(self, queued: QueuedRequest) -> None:
         """Compile the kernels of a request in the builder process; if it cannot start, in the solver thread."""
@@ -90,8 +101,11 @@ class KernelGate:
 
     def fail(self, queued: QueuedRequest, end: BuildEnd = BuildEnd.FAILED) -> None:
         """Fail all requests waiting for the code of a request and, for a while, later requests for the same code."""
+        code, until = queued.code_key, time.monotonic() + (NOT_KEPT_S if end is BuildEnd.NOT_KEPT else FAILED_S)
         with self._changed:
-            groups = {queued.key, *self._status.set_failed(queued.code_key, end, time.monotonic())}
+            self._failed[code] = end, until
+            self._compiled.pop(code, None)
+            groups = {queued.key, *self._awaited.pop(code, ())}
             left = list(self._queue.waiting(groups))
             for each in left:
                 self._queue.discard(each)
@@ -109,7 +123,8 @@ class KernelGate:
 
     def _open_groups(self, queued: QueuedRequest) -> None:
         with self._changed:
-            for key in self._status.set_compiled(queued.code_key):
+            self._compiled[queued.code_key] = None
+            for key in self._awaited.pop(queued.code_key, ()):
                 self._queue.open_group(key)
             self._changed.notify()
         notify(self._observer.compiled, queued, time.monotonic() - queued.queued_at)
@@ -117,7 +132,7 @@ class KernelGate:
     def _live(self, queued: QueuedRequest) -> Iterator[QueuedRequest]:
         """Yield the requests waiting for the same code, except cancelled and expired requests."""
         now = time.monotonic()
-        waiting = self._queue.waiting(self._status.waiting_groups(queued.code_key))
+        waiting = self._queue.waiting(self._awaited.get(queued.code_key, ()))
         return (each for each in waiting if not each.is_stale(now))
 
     def _owners(self, queued: QueuedRequest) -> set[Owner]:
@@ -130,7 +145,7 @@ class KernelGate:
         with self._changed:
             found = next(self._live(queued), None)
             if found is None:
-                self._status.abandon(queued.code_key)
+                self._awaited.pop(queued.code_key, None)  # the next group for this code starts a build again
             return found
 
 

@@ -20,8 +20,8 @@ from ik_service.robots import RobotModel
 from ik_service.service.pool.solver_pool import SWEEP_S, SolverPool
 from ik_service.service.queue.errors import ExpiredError
 from ik_service.service.queue.fair_cap import Owner
+from ik_service.service.queue.queued_request import TimedResult
 from ik_service.service.queue.solve_request import SolveRequest
-from ik_service.service.queue.timed_result import TimedResult, pass_on
 
 GRACE_S = 0.25
 """Time after its deadline after which a caller stops waiting; until then the solver's own error may come [s]."""
@@ -51,7 +51,6 @@ class LoopBridge:
         timeout_s: float | None = None,
         label: str | None = None,
         owner: Owner = None,
-        compile_here: bool = False,
     ) -> "asyncio.Future[TimedResult]":
         """Queue a request at the end of the loop's next turn; arguments and errors as in `SolverPool.submit`.
 
@@ -62,16 +61,9 @@ class LoopBridge:
         if not self._collected:
             loop.call_soon(loop.call_soon, self._submit, loop)
         answer: asyncio.Future[TimedResult] = loop.create_future()
-        submit = partial(
-            self._pool.submit,
-            robot,
-            request,
-            timeout_s=timeout_s,
-            label=label,
-            owner=owner,
-            compile_here=compile_here,
-        )
-        self._collected.append((answer, submit, self._pool.limits.timeout_s if timeout_s is None else timeout_s))
+        had_s = self._pool.limits.timeout_s if timeout_s is None else timeout_s
+        submit = partial(self._pool.submit, robot, request, timeout_s=had_s, label=label, owner=owner)
+        self._collected.append((answer, submit, had_s))
         return answer
 
     def _submit(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -126,5 +118,11 @@ class LoopBridge:
         with self._lock:
             delivered, self._ended = self._ended, []
         for answer, ended in delivered:
-            if not answer.done():
-                pass_on(answer, ended)
+            if answer.done():
+                continue
+            if ended.cancelled():
+                answer.cancel()
+            elif (error := ended.exception()) is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(ended.result())

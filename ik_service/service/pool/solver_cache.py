@@ -15,9 +15,8 @@ from ik_service.collision.world import World
 from ik_service.ik_solver import IKSolver
 from ik_service.kernels.device_lock import is_lost
 from ik_service.robots import RobotModel
-from ik_service.service.queue.objective_data import set_columns
+from ik_service.service.queue.objective_data import joined_lines
 from ik_service.service.queue.solve_request import Progress, SolveRequest
-from ik_service.service.queue.target_keys import joined_data
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.targets import DATA
@@ -115,10 +114,14 @@ class SolverCache:
             self._require_bounded(robot, first.options)
         counts = [request.problem_count for request in requests]
         for k, target in enumerate(first.targets):
-            if any(getattr(target, name) is not None for name in DATA):
-                cached.solver.set_target_data(k, **joined_data([request.targets[k] for request in requests], counts))
+            if given := [name for name in DATA if getattr(target, name) is not None]:
+                several = [request.targets[k] for request in requests]
+                joined = {name: joined_lines([getattr(one, name) for one in several], counts) for name in given}
+                cached.solver.set_target_data(k, **joined)
         for k, objective in enumerate(cached.objectives):
-            set_columns(objective, [request.objectives[k] for request in requests], counts)
+            for name in first.objectives[k].data:
+                columns = [request.objectives[k].data[name] for request in requests]
+                objective.set_data(name, joined_lines(columns, counts))
         batch = Batch.joined([request.batch for request in requests])
         worlds = _worlds(robot, requests, counts)
         result = cached.solver.solve_batch(batch._replace(worlds=worlds), first.options)

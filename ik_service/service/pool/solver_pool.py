@@ -11,25 +11,24 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 
 from ik_service.robots import RobotModel
 from ik_service.service.pool.batch_runner import BatchRunner
 from ik_service.service.pool.kernel_builder import KernelBuilder
 from ik_service.service.pool.kernel_gate import KernelGate
-from ik_service.service.pool.pool_limits import PoolLimits
 from ik_service.service.pool.pool_observer import PoolObserver, notify
 from ik_service.service.pool.solver_cache import EFFORT_MOST, SolverCache
 from ik_service.service.queue.batch_size import BatchSizer
 from ik_service.service.queue.errors import ClosedError, ExpiredError, QueueFullError, SolverLostError
 from ik_service.service.queue.fair_cap import UNKNOWN_OWNER, Owner
 from ik_service.service.queue.fair_queue import FairQueue
-from ik_service.service.queue.queued_request import Expected, QueuedRequest
-from ik_service.service.queue.room import RoomCheck
+from ik_service.service.queue.queued_request import RETRY_MOST_S, Expected, QueuedRequest, TimedResult
 from ik_service.service.queue.solve_request import SolveRequest
-from ik_service.service.queue.timed_result import TimedResult
 from ik_service.warp_start import start_warp
 
 _logger = logging.getLogger(__name__)
@@ -38,6 +37,31 @@ SWEEP_S = 0.05
 """Interval of the search for requests that are cancelled or past their deadline [s]."""
 QUIET_S = 0.2
 """A request has the solver to itself if no other one was there for so long [s]."""
+WAIT_SHARE = 0.5
+"""Share of its deadline that an accepted request may wait, by estimate; the rest covers errors of the estimate."""
+
+
+@dataclass(frozen=True)
+class PoolLimits:
+    """Bounds of a pool.
+
+    Attributes:
+        requests: Largest number of waiting requests.
+        problems: Largest number of waiting problems; a single request may have more.
+        keys: Largest number of waiting kinds of requests with kernels, and equally many kinds still being compiled.
+        solvers: Number of solvers kept for later requests.
+        batch_problems: Largest number of problems in a batch; 1 solves problems one by one.
+        timeout_s: Default deadline, from the arrival of the request [s].
+        is_shared: Whether several owners share these limits.
+    """
+
+    requests: int = 1024
+    problems: int = 1_000_000
+    keys: int = 64
+    solvers: int = 16
+    batch_problems: int = 16_384
+    timeout_s: float = 60.0
+    is_shared: bool = False
 
 
 class SolverPool:
@@ -69,7 +93,6 @@ class SolverPool:
             group_limit=self.limits.keys,
             is_shared=self.limits.is_shared,
         )
-        self._room = RoomCheck(self._queue, self._batch_sizer)
         self._changed = threading.Condition()  # its lock is reentrant
         builder = KernelBuilder(device) if compile_apart else None
         self._gate = KernelGate(builder, self._queue, self._changed, self._observer)
@@ -129,23 +152,23 @@ class SolverPool:
         """
         now, timeout_s = time.monotonic(), self.limits.timeout_s if timeout_s is None else timeout_s
         queued = QueuedRequest(robot, request, now, now + timeout_s, label=label, owner=owner)
+        key = queued.key
         with self._changed:
-            self._require_open()
             if self._is_solving or self._queue.requests:
                 self._shared_at = now
+            if key not in self._batch_sizer and queued.may_be_slow:
+                self._batch_sizer.start_small(key)
             if request.options.deadline_s is not None:
-                self._batch_sizer.set_timed(queued.key)
-            if queued.may_be_slow:
-                self._batch_sizer.start_small(queued.key)
-            queued.is_small = self._room.is_small(queued.key, request.problem_count)
+                self._batch_sizer.set_timed(key)
+            queued.is_small = queued.problem_count <= self._batch_sizer.budget(key)
             try:
-                self._room.require(Expected(queued.key, request.problem_count, owner), timeout_s)
-                is_ready = not self._queue.has_group(queued.key) and self._gate.is_ready(queued, compile_here)
-                self._queue.put(queued, is_open=is_ready)
+                self.require_room(Expected(key, queued.problem_count, owner), timeout_s=timeout_s, is_read=True)
+                is_ready = not self._queue.has_group(key) and self._gate.is_ready(queued, compile_here)
+                is_open = self._queue.put(queued, is_open=is_ready)
             except QueueFullError as error:
                 notify(self._observer.refused, error.reason)
                 raise
-            must_compile = not self._queue.is_open(queued.key) and self._gate.open_or_wait(queued, compile_here)
+            must_compile = not is_open and self._gate.open_or_wait(queued, compile_here)
             if must_compile and self._to_compile is not None:
                 self._to_compile.append(queued)
                 must_compile = False
@@ -170,26 +193,50 @@ class SolverPool:
                 self._gate.compile(queued)
 
     def require_room(
-        self, expected: Expected | None = None, *, timeout_s: float | None = None, lag_s: float = 0.0
+        self,
+        expected: Expected | None = None,
+        *,
+        timeout_s: float | None = None,
+        lag_s: float = 0.0,
+        is_read: bool = False,
     ) -> None:
-        """Check that `submit` would accept a request.
+        """Check the estimated wait of a request, and the room in the queue.
 
         Args:
             expected: The expected request; None if unknown.
             timeout_s: Time until the deadline of the answer [s]; None: default of the pool.
             lag_s: Waiting time of the request and its answer outside the queue [s].
+            is_read: Whether the request has been read; otherwise it is refused after its deadline.
 
         Raises:
-            QueueFullError: The queue is full, or the wait would be too long.
+            QueueFullError: The wait would be too long, or the queue or the owner's share is full.
             ExpiredError: The deadline has passed.
             ClosedError: The pool is closing; SolverLostError if the solver thread has failed.
         """
         timeout_s = self.limits.timeout_s if timeout_s is None else timeout_s
+        key, problem_count, owner = expected or Expected(None, 1, UNKNOWN_OWNER)
+        wait_s, sizer = 0.0, self._batch_sizer
         with self._changed:
-            self._require_open()
-            if timeout_s <= 0.0:
+            if self._failure is not None:
+                raise self._solver_lost_error()
+            if self._closed:
+                raise ClosedError("The service is shutting down.")
+            if timeout_s <= 0.0 and not is_read:
                 raise ExpiredError("The deadline passed before the request was read. Nothing was solved.")
-            self._room.require(expected or Expected(None, 1, UNKNOWN_OWNER), timeout_s, lag_s)
+            if key is not None and self._queue.requests:
+                is_small = problem_count <= sizer.budget(key)
+                wait_s = self._queue.seconds_until(owner, key, sizer.usual_seconds, is_small=is_small)
+            try:
+                if wait_s + lag_s > WAIT_SHARE * timeout_s:
+                    raise QueueFullError(
+                        f"About {wait_s + lag_s:.3g} s would pass before the request is solved, and its deadline is in "
+                        f"{timeout_s:.3g} s. Try again later.",
+                        "wait" if wait_s >= lag_s else "lag",
+                    )
+                self._queue.require_room(owner, problem_count)
+            except QueueFullError as error:
+                error.retry_after_s = max(1, min(RETRY_MOST_S, math.ceil(0.5 * wait_s)))
+                raise
 
     def close(self) -> None:
         """Refuse new requests, drop the waiting requests and end the threads."""
@@ -231,31 +278,20 @@ class SolverPool:
     def _serve(self) -> None:
         while True:
             with self._changed:
-                stale = self._drop_stale()
-                shares = () if stale else self._queue.take(self._budget)
+                now, stale, shares = time.monotonic(), list[QueuedRequest](), ()
+                if now >= self._swept_at + SWEEP_S:
+                    stale, self._swept_at = self._queue.drop_stale(now), now
+                if not stale:
+                    budget = partial(self._batch_sizer.budget, alone=now > self._shared_at + QUIET_S)
+                    shares = self._queue.take(budget)
                 self._is_solving, self._took_at = bool(shares), time.monotonic()
                 self._in_progress = (*stale, *(share.queued for share in shares))
-                if not shares and not stale:
+                if not self._in_progress:
                     if self._closed:
                         return
                     self._changed.wait(SWEEP_S if self._queue.requests else None)
                     continue
-            self._runner.expire(stale)
-            if shares:
+            if stale:
+                self._runner.expire(stale)
+            else:
                 self._runner.run(shares)
-
-    def _budget(self, key: Hashable) -> int:
-        return self._batch_sizer.budget(key, alone=time.monotonic() > self._shared_at + QUIET_S)
-
-    def _drop_stale(self) -> list[QueuedRequest]:
-        now = time.monotonic()
-        if now < self._swept_at + SWEEP_S:
-            return []
-        self._swept_at = now
-        return self._queue.drop_stale(now)
-
-    def _require_open(self) -> None:
-        if self._failure is not None:
-            raise self._solver_lost_error()
-        if self._closed:
-            raise ClosedError("The service is shutting down.")

@@ -12,14 +12,13 @@ requests start with one problem; a key with a known worst case has an upper boun
 
 import math
 import time
+from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TypeVar
 
-from ik_service.service.queue.bounded_dict import BoundedDict
-
-if TYPE_CHECKING:
-    from typing import Self  # Python 3.11
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 QUANTUM_S, LONG_QUANTUM_S = 1e-3, 20e-3
 BATCH_LEAST = 64
@@ -45,22 +44,47 @@ TRUSTED_S = 1.0
 KEYS_MOST = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class _Times:
-    """Solver time per problem [s] in the last batches of a key: least, largest, mean, and time of the record."""
-
-    kept: tuple[float, ...]
-    least: float
-    most: float
-    mean: float
-    at: float
-
-    @classmethod
-    def of(cls, kept: tuple[float, ...]) -> "Self":
-        return cls(kept, min(kept), max(kept), sum(kept) / len(kept), time.monotonic())
+_GUESS = (FIRST_GUESS_S,)
 
 
-_GUESS = _Times.of((FIRST_GUESS_S,))
+class BoundedDict(OrderedDict[K, V]):
+    """Dictionary of bounded size: a new entry beyond the limit removes the entry set least recently.
+
+    Args:
+        most: Largest number of entries.
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: K, value: V) -> None:
+        """Set an entry."""
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self._most:
+            self.popitem(last=False)
+
+
+@dataclass(slots=True)
+class Pace:
+    """Times of the batches of a key.
+
+    Attributes:
+        most: Largest number of problems in a batch.
+        kept: Solver time per problem in the last batches [s].
+        at: Time of the last record [s].
+        by_size: By batch size, a power of two: number of batches and least time of a batch [s].
+        is_timed: Whether batches of all sizes take the same time, so that they are not doubled.
+        singles: 2 or 1: a possibly slow key has that many batches of one problem to go; 0: none.
+    """
+
+    most: int
+    kept: tuple[float, ...] = _GUESS
+    at: float = 0.0
+    by_size: dict[int, tuple[int, float]] = field(default_factory=dict)
+    is_timed: bool = False
+    singles: int = 0
 
 
 class BatchSizer:
@@ -71,82 +95,82 @@ class BatchSizer:
     """
 
     def __init__(self, batch_problems: int) -> None:
-        self._most = batch_problems
-        self._seconds: BoundedDict[Hashable, _Times] = BoundedDict(KEYS_MOST)
-        # Possibly slow keys without a recorded batch; True: no problem solved yet.
-        self._untried: BoundedDict[Hashable, bool] = BoundedDict(KEYS_MOST)
-        self._bounds: BoundedDict[Hashable, int] = BoundedDict(KEYS_MOST)
-        self._timed: BoundedDict[Hashable, bool] = BoundedDict(KEYS_MOST)  # keys without doubled batches
-        # By batch size, a power of two: number of batches and least time of a batch [s].
-        self._by_size: BoundedDict[Hashable, dict[int, tuple[int, float]]] = BoundedDict(KEYS_MOST)
+        self._new = Pace(batch_problems)
+        self._paces: BoundedDict[Hashable, Pace] = BoundedDict(KEYS_MOST)
+
+    def __contains__(self, key: Hashable) -> bool:
+        """Return whether a key is known."""
+        return key in self._paces
 
     def start_small(self, key: Hashable) -> None:
         """Start a new key with single problems; the time of the first problem includes the build of the solver."""
-        if key not in self._seconds and key not in self._untried:
-            self._untried[key] = True
+        if key not in self._paces:
+            self._pace(key).singles = 2
 
     def set_timed(self, key: Hashable) -> None:
         """Mark a key with a search deadline: all its batches take the same time, whatever their size."""
-        self._timed[key] = True
+        self._pace(key).is_timed = True
 
     def bound(self, key: Hashable, problem_count: int) -> None:
         """Set the largest number of problems in a batch of a key."""
-        self._bounds[key] = problem_count
+        self._pace(key).most = min(self._new.most, problem_count)
 
     def budget(self, key: Hashable, *, alone: bool = False) -> int:
         """Return the largest number of problems in the next batch of a key.
 
         The number is a power of two: then most batches have the same size and the solver replays recorded launches.
+        The batch size is doubled while doubling pays or needs more samples.
 
         Args:
             key: The key.
             alone: Whether a single request has the solver to itself.
         """
-        if key in self._untried:
+        pace = self._paces.get(key, self._new)
+        if pace.singles:
             return 1
-        quantum = LONG_QUANTUM_S if alone else QUANTUM_S
-        times = self._seconds.get(key, _GUESS)
-        fitting = int(max(min(max(quantum / times.least, BATCH_LEAST), HOLD_S / times.most), 1.0))
-        size, most = 1 << (fitting.bit_length() - 1), min(self._most, self._bounds.get(key, self._most))
-        doubled = min(most, DOUBLED_S / times.mean, HOLD_S / times.most)
-        return min(size if key in self._timed else self._doubled(key, size, doubled), most)
-
-    def _doubled(self, key: Hashable, size: int, most: float) -> int:
-        """Return a batch size, doubled while doubling pays or needs more samples."""
-        seconds = {size: least for size, (count, least) in self._by_size.get(key, {}).items() if count > DOUBLING_TRIES}
-        while BATCH_LEAST <= size <= most / 2 and size in seconds:
-            if DOUBLING_PAYS * seconds[size] < seconds.get(2 * size, 0.0):
-                break
-            size *= 2
-        return size
+        quantum, held = LONG_QUANTUM_S if alone else QUANTUM_S, HOLD_S / max(pace.kept)
+        size = 1 << (int(max(min(max(quantum / min(pace.kept), BATCH_LEAST), held), 1.0)).bit_length() - 1)
+        if not pace.is_timed:
+            most = min(pace.most, DOUBLED_S / (sum(pace.kept) / len(pace.kept)), held)
+            seconds = {each: least for each, (count, least) in pace.by_size.items() if count > DOUBLING_TRIES}
+            while BATCH_LEAST <= size <= most / 2 and size in seconds:
+                if DOUBLING_PAYS * seconds[size] < seconds.get(2 * size, 0.0):
+                    break
+                size *= 2
+        return min(size, pace.most)
 
     def least_seconds(self, key: Hashable) -> float:
         """Return the least time of a problem of a key [s]; 0 without enough recent batches."""
-        times = self._seconds.get(key)
-        if times is None or len(times.kept) < BATCHES_KEPT or time.monotonic() > times.at + TRUSTED_S:
-            return 0.0
-        return times.least
+        pace = self._paces.get(key, self._new)
+        is_known = len(pace.kept) == BATCHES_KEPT and time.monotonic() <= pace.at + TRUSTED_S
+        return min(pace.kept) if is_known else 0.0
 
     def usual_seconds(self, key: Hashable) -> float:
         """Return the mean time per problem in the last batches of a key [s]; includes other load on the core."""
-        return self._seconds.get(key, _GUESS).mean
+        kept = self._paces.get(key, self._new).kept
+        return sum(kept) / len(kept)
 
     def record(self, key: Hashable, problem_count: int, seconds: float) -> None:
         """Record the time of a batch; ignore batches below the usual size, since their time per problem is too long."""
-        if self._untried.get(key):
-            self._untried[key] = False
+        pace = self._pace(key)
+        if pace.singles == 2:
+            pace.singles = 1
             return
         if problem_count < min(BATCH_LEAST, self.budget(key)):
             return
-        self._untried.pop(key, None)
-        before = self._seconds[key].kept if key in self._seconds else ()
-        kept = (*before, max(seconds / problem_count, 1e-9))
-        self._seconds[key] = _Times.of(kept[-BATCHES_KEPT:])
+        before = () if pace.kept is _GUESS else pace.kept
+        pace.kept = (*before, max(seconds / problem_count, 1e-9))[-BATCHES_KEPT:]
+        pace.at, pace.singles = time.monotonic(), 0
         if problem_count & (problem_count - 1) == 0:
-            by_size = self._by_size.get(key, {})
+            by_size = dict(pace.by_size)  # a copy: another thread may be reading
             count, least = by_size.get(problem_count, (0, math.inf))
             by_size[problem_count] = count + 1, math.inf if count == 0 else min(seconds, REMEMBERED * least)
             if 2 * problem_count in by_size:
                 count, least = by_size[2 * problem_count]
                 by_size[2 * problem_count] = count, FORGOTTEN * least
-            self._by_size[key] = by_size
+            pace.by_size = by_size
+
+    def _pace(self, key: Hashable) -> Pace:
+        """Return the times of a key, to be changed."""
+        pace = self._paces[key] = self._paces.get(key) or Pace(self._new.most)
+        return pace

@@ -27,33 +27,27 @@ class FairCap:
         is_shared: Whether several owners are possible. A single owner has the whole cap.
 
     Attributes:
+        held: Units by owner; an owner without units has no entry.
         used: Units held by all owners together.
         limit_alone: Largest number of units for an owner while other owners hold none.
     """
 
     def __init__(self, most: int, what: str, reason: RefusalReason, *, is_shared: bool) -> None:
         self._most, self._what, self._reason, self._is_shared = most, what, reason, is_shared
-        self._used: dict[Owner, int] = {}
+        self.held: dict[Owner, int] = {}
         self.used = 0
         self.limit_alone = max(1, most // 2) if is_shared else most
 
-    def used_by(self, owner: Owner) -> int:
-        """Return the number of units held by an owner."""
-        return self._used.get(owner, 0)
-
     def require(self, owner: Owner, amount: int = 1) -> None:
-        """Check that an owner could acquire some units now.
+        """Check that an owner could acquire some units now; the first unit of an owner fails only if the cap is full.
 
         Raises:
             ShareExhaustedError: The owner would hold more than its share.
             QueueFullError: The whole cap is full.
         """
-        own, free = self._used.get(owner, 0), self._most - self.used - amount
-        if free < 0 or (self._is_shared and own + amount > free):
-            self._refuse(own, amount, free)
-
-    def _refuse(self, own: int, amount: int, free: int) -> None:
-        """Raise the error of an owner above its share; the first unit of an owner fails only if the cap is full."""
+        own, free = self.held.get(owner, 0), self._most - self.used - amount
+        if free >= 0 and not (self._is_shared and own + amount > free):
+            return
         if self._is_shared and (own > 0 or (amount > 1 and free >= 0)):
             share = max(0, (self._most - self.used + own) // 2)
             raise ShareExhaustedError(
@@ -67,18 +61,13 @@ class FairCap:
             )
 
     def acquire(self, owner: Owner, amount: int = 1) -> None:
-        """Give some units to an owner.
-
-        Raises:
-            ShareExhaustedError: The owner would hold more than its share.
-            QueueFullError: The whole cap is full.
-        """
+        """Give some units to an owner; errors as in `require`."""
         self.require(owner, amount)
         self.add(owner, amount)
 
     def add(self, owner: Owner, amount: int = 1) -> None:
         """Give some units to an owner, after `require` with the same arguments."""
-        self._used[owner] = self._used.get(owner, 0) + amount
+        self.held[owner] = self.held.get(owner, 0) + amount
         self.used += amount
 
     def release(self, owner: Owner, amount: int = 1) -> None:
@@ -87,11 +76,11 @@ class FairCap:
         Raises:
             ValueError: The owner holds fewer units.
         """
-        left = self.used_by(owner) - amount
-        if left < 0:
-            raise ValueError(f"{amount} {self._what} are given back, but only {self.used_by(owner)} were held.")
+        held = self.held.get(owner, 0)
+        if amount > held:
+            raise ValueError(f"{amount} {self._what} are given back, but only {held} were held.")
         self.used -= amount
-        if left:
-            self._used[owner] = left
+        if amount < held:
+            self.held[owner] = held - amount
         else:
-            self._used.pop(owner, None)
+            self.held.pop(owner, None)

@@ -9,12 +9,17 @@ requests waiting at the moment, without a delay. The queue is bounded in request
 each bound.
 """
 
+import math
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 
 from ik_service.service.queue.fair_cap import FairCap, Owner
 from ik_service.service.queue.queued_request import BatchShare, QueuedRequest
-from ik_service.service.queue.request_groups import OwnerQueue, RequestGroup
+
+LARGE_AT_ONCE = 4
+"""Large requests that share a batch at most."""
 
 
 @dataclass(slots=True)
@@ -28,6 +33,40 @@ class OwnerAccount:
 
     used_s: float = 0.0
     start_s: float = 0.0
+
+
+@dataclass(slots=True)
+class OwnerQueue:
+    """Requests of one owner in one group.
+
+    Attributes:
+        used_s: Solver time used by the queue [s], from a start common to all queues of its owner.
+        requests: Large requests, then small requests, each in order of arrival.
+        problems: Number of waiting problems of large requests, then of small requests.
+        large_next: Whether the next batch is one of large requests if both kinds wait.
+    """
+
+    used_s: float
+    requests: tuple[OrderedDict[QueuedRequest, None], ...] = field(
+        default_factory=lambda: (OrderedDict(), OrderedDict())
+    )
+    problems: list[int] = field(default_factory=lambda: [0, 0])
+    large_next: bool = False
+
+
+@dataclass(slots=True)
+class RequestGroup:
+    """Requests with the same batch key.
+
+    Attributes:
+        kinds: Cap on the number of queues; each queue is one unit.
+        is_open: Whether the kernels are compiled, so batches may be taken.
+        queues: The requests, by owner.
+    """
+
+    kinds: FairCap
+    is_open: bool
+    queues: dict[Owner, OwnerQueue] = field(default_factory=dict)
 
 
 class FairQueue:
@@ -48,6 +87,7 @@ class FairQueue:
         self._shut_kinds = FairCap(
             group_limit, "kinds of requests waiting to be compiled", "kinds", is_shared=is_shared
         )
+        self._counted_most = self._problems.limit_alone  # so that any request fits into an empty queue
         self._groups: dict[Hashable, RequestGroup] = {}
         self._accounts: dict[Owner, OwnerAccount] = {}  # never removed: owners are API keys
         self._common_start = 0.0
@@ -77,8 +117,6 @@ class FairQueue:
             per_problem: Returns the solver time per problem of a key [s].
             is_small: Whether the request fits into a batch.
         """
-        if not self._groups:
-            return 0.0
         large = small = 0.0
         own: list[float] = []
         others: dict[Owner, float] = {}
@@ -94,37 +132,6 @@ class FairQueue:
         before += sum(min(before, seconds) for seconds in own)
         return before + sum(min(before, seconds) for seconds in others.values())
 
-    def put(self, queued: QueuedRequest, *, is_open: bool = False) -> bool:
-        """Add a request; return whether the request is the first of a group.
-
-        Args:
-            queued: The request.
-            is_open: Whether batches may take a new group's requests at once. A closed group counts under a limit of its
-                own for its whole life, so that kinds without kernels take no room from other kinds.
-
-        Raises:
-            QueueFullError: The queue is full; ShareExhaustedError if only the owner's share is full.
-        """
-        owner = queued.owner
-        self.require_room(owner, queued.problem_count)
-        group, is_new = self._groups.get(queued.key), queued.key not in self._groups
-        if group is None:
-            group = RequestGroup(self._open_kinds if is_open else self._shut_kinds, is_open=is_open)
-        if owner not in group.queues:
-            group.kinds.acquire(owner)
-            account = self._accounts.setdefault(owner, OwnerAccount())
-            if not self._requests.used_by(owner):
-                account.used_s = max(account.used_s, self._common_start)
-            group.queues[owner] = OwnerQueue(account.start_s)
-        self._groups[queued.key] = group
-        queue = group.queues[owner]
-        queued.is_compiled = group.is_open
-        queue.requests[queued.is_small][queued] = None
-        queue.problems[queued.is_small] += queued.remaining
-        self._requests.add(owner)
-        self._problems.add(owner, self._counted(queued.remaining))
-        return is_new
-
     def require_room(self, owner: Owner, problem_count: int) -> None:
         """Check for room for a new request.
 
@@ -132,7 +139,36 @@ class FairQueue:
             QueueFullError: The queue is full; ShareExhaustedError if only the owner's share is full.
         """
         self._requests.require(owner)
-        self._problems.require(owner, self._counted(problem_count))
+        self._problems.require(owner, min(problem_count, self._counted_most))
+
+    def put(self, queued: QueuedRequest, *, is_open: bool = False) -> bool:
+        """Add a request, after `require_room`; return whether batches may take the request at once.
+
+        Args:
+            queued: The request.
+            is_open: Whether batches may take a new group's requests at once. A closed group counts under a limit of its
+                own for its whole life, so that kinds without kernels take no room from other kinds.
+
+        Raises:
+            QueueFullError: Too many kinds wait; ShareExhaustedError if only the owner has too many.
+        """
+        owner, group = queued.owner, self._groups.get(queued.key)
+        if group is None:
+            group = RequestGroup(self._open_kinds if is_open else self._shut_kinds, is_open)
+        if owner not in group.queues:
+            group.kinds.acquire(owner)
+            account = self._accounts.setdefault(owner, OwnerAccount())
+            if owner not in self._requests.held:
+                account.used_s = max(account.used_s, self._common_start)
+            group.queues[owner] = OwnerQueue(account.start_s)
+            self._groups[queued.key] = group
+        queue = group.queues[owner]
+        queued.is_compiled = group.is_open
+        queue.requests[queued.is_small][queued] = None
+        queue.problems[queued.is_small] += queued.remaining
+        self._requests.add(owner)
+        self._problems.add(owner, min(queued.remaining, self._counted_most))
+        return group.is_open
 
     def has_group(self, key: Hashable) -> bool:
         """Return whether requests with this key are waiting."""
@@ -144,10 +180,6 @@ class FairQueue:
             self._groups[key].is_open = True
             for queued in self.waiting((key,)):
                 queued.is_compiled = True
-
-    def is_open(self, key: Hashable) -> bool:
-        """Return whether the group of a key exists and is open."""
-        return key in self._groups and self._groups[key].is_open
 
     def waiting(self, keys: Collection[Hashable]) -> Iterator[QueuedRequest]:
         """Yield the waiting requests of some groups."""
@@ -170,13 +202,15 @@ class FairQueue:
         self._common_start, account.start_s = account.used_s, first.used_s
         further = sorted((each for each in group.queues if each != owner), key=lambda each: self._accounts[each].used_s)
         shares = []
-        for queued, count in group.next_batch(budget(key), first, [group.queues[each] for each in further]):
-            before = self._counted(queued.remaining)
-            shares.append(queued.take(count))
-            group.queues[queued.owner].problems[queued.is_small] -= count
-            self._problems.release(queued.owner, before - self._counted(queued.remaining))
+        for queued, count in next_batch([first, *(group.queues[each] for each in further)], budget(key)):
+            queue, before = group.queues[queued.owner], min(queued.remaining, self._counted_most)
+            start = queued.problem_count - queued.remaining
+            shares.append(BatchShare(queued, slice(start, start + count), count))
+            queued.remaining -= count
+            queue.problems[queued.is_small] -= count
+            self._problems.release(queued.owner, before - min(queued.remaining, self._counted_most))
             if queued.remaining == 0:
-                del group.queues[queued.owner].requests[queued.is_small][queued]
+                del queue.requests[queued.is_small][queued]
                 self._requests.release(queued.owner)
         return tuple(shares)
 
@@ -201,16 +235,13 @@ class FairQueue:
         del queue.requests[queued.is_small][queued]
         queue.problems[queued.is_small] -= queued.remaining
         self._requests.release(queued.owner)
-        self._problems.release(queued.owner, self._counted(queued.remaining))
+        self._problems.release(queued.owner, min(queued.remaining, self._counted_most))
         self._forget_if_empty(queued.key, queued.owner)
         return True
 
     def clear(self) -> list[QueuedRequest]:
         """Remove all requests and return them."""
-        queued_requests = list(self)
-        for queued in queued_requests:
-            self.discard(queued)
-        return queued_requests
+        return self.drop_stale(math.inf)
 
     def drop_stale(self, now: float) -> list[QueuedRequest]:
         """Remove and return all cancelled and expired requests."""
@@ -221,15 +252,10 @@ class FairQueue:
 
     def __iter__(self) -> Iterator[QueuedRequest]:
         """Yield all requests."""
-        queues = [queue for _, _, queue in self._queues()]
-        return (queued for queue in queues for queued_requests in queue.requests for queued in list(queued_requests))
+        return self.waiting(self._groups)
 
     def _queues(self) -> Iterator[tuple[Hashable, Owner, OwnerQueue]]:
         return ((key, owner, queue) for key, group in self._groups.items() for owner, queue in group.queues.items())
-
-    def _counted(self, problem_count: int) -> int:
-        """Return the counted number of problems: at most the limit of a single owner, so that any request fits."""
-        return min(problem_count, self._problems.limit_alone)
 
     def _forget_if_empty(self, key: Hashable, owner: Owner) -> None:
         group = self._groups[key]
@@ -238,3 +264,35 @@ class FairQueue:
             group.kinds.release(owner)
             if not group.queues:
                 del self._groups[key]
+
+
+def next_batch(queues: Sequence[OwnerQueue], budget: int) -> list[tuple[QueuedRequest, int]]:
+    """Return the requests of the next batch, each with its number of problems.
+
+    Small requests are taken whole and in order. So, under overload, some requests are answered in time; with equal
+    shares, all answers would be late. Large requests share a batch: each gets an equal share first, and the rest of the
+    budget is given out in order.
+
+    Args:
+        queues: Queues of one group in order of their turns; the first one decides between small and large requests,
+            which take turns if both wait.
+        budget: Largest number of problems in the batch.
+    """
+    first, shares = queues[0], []
+    is_small = bool(first.requests[True]) and not (first.requests[False] and first.large_next)
+    first.large_next = is_small and bool(first.requests[False])
+    for queue in queues:
+        waiting = queue.requests[True] if is_small else list(islice(queue.requests[False], LARGE_AT_ONCE))
+        share = 0 if is_small else budget // max(1, len(waiting))
+        budget -= sum(min(queued.remaining, share) for queued in waiting) if share else 0
+        for queued in waiting:
+            if not budget and not share:
+                break  # the queue may be long
+            least = min(queued.remaining, share)
+            more = min(budget, queued.remaining - least)
+            budget -= more
+            if least + more:
+                shares.append((queued, least + more))
+        if not budget:
+            break
+    return shares

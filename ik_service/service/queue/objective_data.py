@@ -16,7 +16,8 @@ from objectives.expression.expression_objective import ExpressionObjective
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
 
-Column = NDArray[np.floating[Any]]
+FloatArray = NDArray[np.floating[Any]]
+"""Of float32 or float64; what comes as float32 is not copied to be wider."""
 
 ROW_WEIGHTS = "row_weights"
 
@@ -37,7 +38,7 @@ class ObjectiveData:
     kind: str
     objective_class: Callable[..., ExpressionObjective]
     names: tuple[tuple[str, str | tuple[str, ...]], ...]
-    data: Mapping[str, Column]
+    data: Mapping[str, FloatArray]
     priority: int = 1
 
     @property
@@ -68,19 +69,7 @@ class ObjectiveData:
         )
 
 
-def set_columns(objective: ExpressionObjective, several: Sequence[ObjectiveData], counts: Sequence[int]) -> None:
-    """Set the numbers of an objective for the problems of several requests, in order.
-
-    Args:
-        objective: Objective of the same structure.
-        several: Data of the objective in each request.
-        counts: Number of problems of each request.
-    """
-    for name in several[0].data:
-        objective.set_data(name, joined_lines([one.data[name] for one in several], counts))
-
-
-def joined_lines(columns: Sequence[Column], counts: Sequence[int]) -> Column:
+def joined_lines(columns: Sequence[FloatArray], counts: Sequence[int]) -> FloatArray:
     """Return the rows of all problems of several requests, shape [problems, width].
 
     Args:
@@ -88,15 +77,10 @@ def joined_lines(columns: Sequence[Column], counts: Sequence[int]) -> Column:
         counts: Number of problems of each request.
     """
     pairs = zip(columns, counts, strict=True)
-    return np.concatenate([column if column.ndim == 2 else _repeated(column, count) for column, count in pairs])
+    return np.concatenate([column if column.ndim == 2 else column[None].repeat(count, 0) for column, count in pairs])
 
 
-def _repeated(row: Column, count: int) -> Column:
-    """Return a row repeated for all problems of a request; most requests have one problem."""
-    return row[None] if count == 1 else np.broadcast_to(row, (count, len(row)))
-
-
-def patterns_on(weights: Column | NDArray[np.bool_]) -> NDArray[np.bool_]:
+def patterns_on(weights: FloatArray | NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return the patterns of weights above 0, shape [patterns, rows].
 
     Args:

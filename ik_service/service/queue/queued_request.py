@@ -3,19 +3,14 @@
 import math
 from collections.abc import Hashable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from ik_service.robots import RobotModel
 from ik_service.service.queue.errors import CompilingError, ExpiredError
 from ik_service.service.queue.fair_cap import Owner
 from ik_service.service.queue.solve_request import SolveRequest
-from ik_service.service.queue.timed_result import TimedResult
 from ik_service.solver.result import IKResult, join_results
-
-if TYPE_CHECKING:
-    from typing import Self  # Python 3.11
 
 COMPILED_DOFS = 200
 """DOFs of the longest chain that the compiled engine takes on a CPU; the staged engine is far slower."""
@@ -27,12 +22,25 @@ RETRY_MOST_S = 60
 """Longest time after which a caller is asked to try again [s]."""
 
 
-@dataclass(frozen=True)
-class Expected:
+class TimedResult(NamedTuple):
+    """Result of a request, with times.
+
+    Attributes:
+        result: The result, in the order of the problems.
+        queue_ms: Waiting time before the request's first batch [ms].
+        solve_ms: Time from the start of the request's first batch to the end of its last batch [ms].
+    """
+
+    result: IKResult
+    queue_ms: float
+    solve_ms: float
+
+
+class Expected(NamedTuple):
     """Expected request, before its body has been read.
 
     Attributes:
-        key: Batch key: requests with the same key can share a batch.
+        key: Batch key: requests with the same key can share a batch; None: unknown, with an estimated wait of 0.
         problem_count: Number of problems.
         owner: Owner of the request.
     """
@@ -40,11 +48,6 @@ class Expected:
     key: Hashable
     problem_count: int
     owner: Owner = None
-
-    @classmethod
-    def like(cls, robot: RobotModel, request: SolveRequest, owner: Owner = None) -> "Self":
-        """Return the expectation of one more request like this one."""
-        return cls((robot.content_hash, request.batch_key), request.problem_count, owner)
 
 
 class QueuedRequest:
@@ -62,7 +65,7 @@ class QueuedRequest:
         key: Batch key: requests with the same key can share a batch.
         future: Receives the answer, or the error.
         problem_count: Number of problems.
-        taken: Number of problems in batches so far, from the first problem.
+        remaining: Number of problems not yet in a batch; batches take problems from the first one on.
         is_compiled: Whether the kernels for the request are known to be compiled.
         is_small: Whether the whole request fits into a batch.
     """
@@ -82,8 +85,7 @@ class QueuedRequest:
         own = request.batch_key
         self.key: Hashable = (robot.content_hash, id(self) if own is None else own)
         self.future: Future[TimedResult] = Future()
-        self.problem_count = request.problem_count
-        self.taken = 0
+        self.problem_count = self.remaining = request.problem_count
         self.is_small = True
         self.is_compiled = False
         self._started_at = queued_at
@@ -101,11 +103,6 @@ class QueuedRequest:
         if self.request.pattern_count > PATTERNS_MOST or options.sensitivity is not None or is_staged:
             return True
         return dofs > COMPILED_DOFS or dofs * options.seed_count * options.max_iterations > USUAL_EFFORT
-
-    @property
-    def remaining(self) -> int:
-        """Number of problems not yet in a batch."""
-        return self.problem_count - self.taken
 
     def is_stale(self, now: float) -> bool:
         """Return whether the request is cancelled or past its deadline."""
@@ -130,12 +127,6 @@ class QueuedRequest:
             retry_s,
         )
 
-    def take(self, count: int) -> "BatchShare":
-        """Put the next problems into a batch."""
-        share = BatchShare(self, slice(self.taken, self.taken + count))
-        self.taken += count
-        return share
-
     def keep(self, result: IKResult, rows: slice, started_at: float, ended_at: float) -> None:
         """Keep the results of the last share; after the last problem, set the answer.
 
@@ -150,36 +141,27 @@ class QueuedRequest:
         self._parts.append((result, rows))
         if self.remaining == 0:
             queue_ms, solve_ms = 1e3 * (self._started_at - self.queued_at), 1e3 * (ended_at - self._started_at)
-            self._end(TimedResult(join_results(self._parts), queue_ms, solve_ms))
+            answer = TimedResult(join_results(self._parts), queue_ms, solve_ms)
+            if not self.future.done() and self.future.set_running_or_notify_cancel():
+                self.future.set_result(answer)
             self._parts = []
 
     def fail(self, error: BaseException) -> None:
         """Set an error and put no further problems into batches."""
-        self.taken = self.problem_count
-        self._end(error)
-
-    def _end(self, outcome: TimedResult | BaseException) -> None:
-        if self.future.done() or not self.future.set_running_or_notify_cancel():
-            return
-        if isinstance(outcome, BaseException):
-            self.future.set_exception(outcome)
-        else:
-            self.future.set_result(outcome)
+        self.remaining = 0
+        if not self.future.done() and self.future.set_running_or_notify_cancel():
+            self.future.set_exception(error)
 
 
-@dataclass(frozen=True)
-class BatchShare:
+class BatchShare(NamedTuple):
     """Problems of one request in a batch.
 
     Attributes:
         queued: The request.
         rows: Problems of the request in this batch.
+        count: Number of these problems.
     """
 
     queued: QueuedRequest
     rows: slice
-
-    @property
-    def count(self) -> int:
-        """Number of problems."""
-        return int(self.rows.stop - self.rows.start)
+    count: int

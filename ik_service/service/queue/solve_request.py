@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,16 +17,17 @@ from numpy.typing import NDArray
 from ik_service.collision.world import AttachedObject, World
 from ik_service.robots import RobotModel
 from ik_service.service.queue.objective_data import ROW_WEIGHTS, ObjectiveData, patterns_on
-from ik_service.service.queue.target_keys import code_of, rows_on, structure_of
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.given.targets import Target, part_of, rows_of
+from ik_service.solver.given.targets import DATA, Target, part_of, rows_of
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
 
 Float64Array = NDArray[np.float64]
 Engine = Literal["auto", "compiled", "staged"]
+_GIVEN_ROWS = {given: np.repeat(given, 3)[None] for given in product((False, True), repeat=2)}
+"""Given rows of a target, bool [1, 6], by whether positions and orientations are given."""
 _ALL_ENABLED = np.ones((1, 0), bool)
 """Stands for the patterns of constraints that are enabled, [patterns, constraints], where all are."""
 
@@ -61,21 +63,29 @@ class SolveRequest:
         """Number of problems."""
         return self.batch.problem_count
 
-    @property
+    @cached_property
     def structure(self) -> tuple[object, ...]:
         """Structure of the request: requests of equal structure can share a solver."""
-        objectives = tuple(objective.structure for objective in self.objectives)
-        return (*map(structure_of, self.targets), *objectives, self.engine, self.islands, self.options.candidates)
+        targets = [
+            (target.link, target.reference_link, target.frame, *(getattr(target, name) is None for name in DATA))
+            for target in self.targets
+        ]
+        objectives = [objective.structure for objective in self.objectives]
+        return (*targets, *objectives, self.engine, self.islands, self.options.candidates)
 
     @cached_property
     def _rows_on(self) -> list[NDArray[np.bool_]]:
-        """Active rows of each target and objective, bool [patterns, rows]; enabled constraints last."""
-        each = zip(self.targets, self.batch.positions, self.batch.orientations_xyzw, strict=True)
-        of_targets = [
-            rows_on(target, position is not None, orientation is not None) for target, position, orientation in each
-        ]
-        enabled = _ALL_ENABLED if self.batch.enabled is None else patterns_on(self.batch.enabled)
-        return [*of_targets, *(objective.rows_on for objective in self.objectives), enabled]
+        """Active rows (given, with a weight above 0) of each target and objective, bool [patterns, rows].
+
+        Enabled constraints come last.
+        """
+        batch, found = self.batch, []
+        for target, position, turn in zip(self.targets, batch.positions, batch.orientations_xyzw, strict=True):
+            rows = _GIVEN_ROWS[position is not None, turn is not None]
+            is_plain = target.row_weights is None and target.tolerance is None
+            found.append(rows if is_plain else patterns_on(target.weights() * rows[0]))
+        enabled = _ALL_ENABLED if batch.enabled is None else patterns_on(batch.enabled)
+        return [*found, *(objective.rows_on for objective in self.objectives), enabled]
 
     @property
     def pattern_count(self) -> int:
@@ -88,7 +98,7 @@ class SolveRequest:
 
         Requests with the same key use one solver, have the same active rows in all problems and have equal options.
         """
-        if self.pattern_count > 1:
+        if math.prod(map(len, self._rows_on)) > 1:
             return None
         on = tuple(patterns.tobytes() for patterns in self._rows_on)
         batch = self.batch
@@ -106,10 +116,12 @@ class SolveRequest:
             extras = "float64"  # includes the choice among seeds
         elif options.best_of is not None or options.solutions > 1:
             extras = "choice"
-        of_targets = zip(self.targets, self._rows_on[: len(self.targets)], strict=True)
         collision = (options.collision, self.world is None, options.repair)  # the first two decide about the check
         derived = options.sensitivity
-        own = tuple(code_of(target, on) for target, on in of_targets)
+        own = tuple(
+            (target.link, target.reference_link, target.frame, target.offset is None, on.tobytes())
+            for target, on in zip(self.targets, self._rows_on[: len(self.targets)], strict=True)
+        )
         made_with = (self.engine, self.islands, options.candidates)
         return (own, further, self._rows_on[-1].tobytes(), extras, collision, derived, made_with)
 

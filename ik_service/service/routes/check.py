@@ -18,7 +18,7 @@ from ik_service.service.documents.objects import counted_objects
 from ik_service.service.documents.surroundings import Surroundings, read_surroundings
 from ik_service.service.errors.exceptions import faulty_field
 from ik_service.service.errors.problem_schema import problem_answers
-from ik_service.service.queue.target_keys import FloatArray
+from ik_service.service.queue.objective_data import FloatArray
 from ik_service.service.routes.host_calculation import HostCalculation
 from ik_service.service.routes.openapi import document_body
 from ik_service.service.routes.state import RobotName, State

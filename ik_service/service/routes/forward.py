@@ -14,7 +14,7 @@ from ik_service.service.documents.envelope import read_envelope
 from ik_service.service.documents.frames import check_link
 from ik_service.service.errors.exceptions import faulty_field
 from ik_service.service.errors.problem_schema import problem_answers
-from ik_service.service.queue.target_keys import FloatArray
+from ik_service.service.queue.objective_data import FloatArray
 from ik_service.service.routes.host_calculation import HostCalculation
 from ik_service.service.routes.openapi import document_body
 from ik_service.service.routes.state import RobotName, State

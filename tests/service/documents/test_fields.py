@@ -181,11 +181,11 @@ def test_islands_are_solved_apart_unless_the_request_says_no(client, islands):
 def test_patterns_of_weights_are_found_where_the_body_is_decoded(client, monkeypatch, count):
     seen = []
 
-    def rows_on(*given, of=solve_request.rows_on):
+    def patterns_on(weights, of=solve_request.patterns_on):
         seen.append(threading.current_thread().name)
-        return of(*given)
+        return of(weights)
 
-    monkeypatch.setattr(solve_request, "rows_on", rows_on)
+    monkeypatch.setattr(solve_request, "patterns_on", patterns_on)
     weights = np.where(np.arange(count)[:, None] % 2, [1, 1, 1, 0, 0, 0], [1.0] * 6).tolist()
     target = {"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]] * count, "row_weights": weights}
     answered(client, SOLVE, {"targets": [target], "options": {"seeds": 1}})

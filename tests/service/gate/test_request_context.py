@@ -142,7 +142,7 @@ def test_a_request_is_counted_whole_once_it_holds_much_and_gives_back_what_it_he
     one = request_of(shared, "a")
     for held in range(part, 2 * UNCOUNTED_BYTES, part):
         one.reserve(part)
-        assert shared.memory.used_by("a") == (held if held > UNCOUNTED_BYTES else 0)
+        assert shared.memory.held.get("a", 0) == (held if held > UNCOUNTED_BYTES else 0)
     one.release(one.held - UNCOUNTED_BYTES)
     with contextlib.suppress(ZeroDivisionError), one.reserved(1000):
         assert shared.memory.used == UNCOUNTED_BYTES + 1000

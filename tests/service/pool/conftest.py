@@ -9,7 +9,7 @@ import pytest
 
 from ik_service import IKSolver
 from ik_service.robots import load_urdf
-from ik_service.service.pool.build import BuildEnd
+from ik_service.service.pool.kernel_builder import BuildEnd
 from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.solver.given.batch import Batch

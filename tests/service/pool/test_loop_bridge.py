@@ -7,7 +7,7 @@ import time
 import pytest
 
 from ik_service.service.pool.loop_bridge import LoopBridge
-from ik_service.service.pool.pool_limits import PoolLimits
+from ik_service.service.pool.solver_pool import PoolLimits
 from ik_service.service.queue.errors import ExpiredError, QueueFullError
 from objectives.errors import InputError
 from tests.bounded import PATIENCE_S, run

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ik_service.service.pool.pool_limits import PoolLimits
+from ik_service.service.pool.solver_pool import PoolLimits
 from ik_service.service.queue.batch_size import BATCHES_KEPT, TRUSTED_S
 from ik_service.service.queue.errors import ClosedError, ExpiredError, QueueFullError, SolverLostError
 from ik_service.service.queue.queued_request import Expected, QueuedRequest
@@ -109,9 +109,13 @@ def test_the_queue_is_bounded_and_says_when_to_come_back(held, panda):
     assert numbers_of(solved_by(pool, panda, numbered(9, 1))) == [9]
 
 
+def expected(robot, request):
+    return Expected((robot.content_hash, request.batch_key), request.problem_count)
+
+
 def test_a_request_that_would_wait_beyond_its_deadline_is_refused_at_once(held, panda):
     pool, _, _ = held()
-    small, large = (Expected.like(panda, numbered(0, count)) for count in (1, 200))
+    small, large = (expected(panda, numbered(0, count)) for count in (1, 200))
     first = pool.submit(panda, numbered(0, 900))
     for group in pool._queue._groups:
         pool._batch_sizer.record(group, 100, 100 * 0.02)  # 20 ms a problem
@@ -125,7 +129,7 @@ def test_a_request_that_would_wait_beyond_its_deadline_is_refused_at_once(held, 
     pool.require_room(large, timeout_s=40.0)
     pool.require_room(small, timeout_s=10.0)
     pool.require_room(None, timeout_s=10.0)
-    pool.require_room(Expected.like(panda, numbered(0, 200, link="panda_link6")), timeout_s=10.0)  # a group of its own
+    pool.require_room(expected(panda, numbered(0, 200, link="panda_link6")), timeout_s=10.0)  # a group of its own
     with pytest.raises(QueueFullError) as caught:
         pool.require_room(None, timeout_s=10.0, lag_s=6.0)
     assert caught.value.reason == "lag"
@@ -140,13 +144,13 @@ def test_who_is_given_up_because_of_slow_batches_is_tried_again_after_a_while(ma
     pool, cache = make_pool()
     solved_by(pool, panda, numbered(0, 100))
     sizer = pool._batch_sizer
-    (key,) = sizer._seconds
+    (key,) = sizer._paces
     for _ in range(BATCHES_KEPT):
         sizer.record(key, 100, 100.0)  # 1 s a problem
     with pytest.raises(ExpiredError):
         pool.submit(panda, numbered(200, 100), timeout_s=20.0).result(PATIENCE_S)
     assert 200 not in cache.solved
-    sizer._seconds[key] = replace(sizer._seconds[key], at=sizer._seconds[key].at - 2.0 * TRUSTED_S)
+    sizer._paces[key].at -= 2.0 * TRUSTED_S
     assert numbers_of(pool.submit(panda, numbered(200, 100), timeout_s=20.0).result(PATIENCE_S))[0] == 200
 
 
@@ -155,7 +159,7 @@ def test_searches_with_a_deadline_have_no_doubled_batches(make_pool, panda):
     for deadline_s in (None, 0.004):
         options = SolverOptions(deadline_s=deadline_s)
         solved_by(pool, panda, replace(numbered(0, 10), options=options))
-    assert len(pool._batch_sizer._timed) == 1
+    assert sum(pace.is_timed for pace in pool._batch_sizer._paces.values()) == 1
 
 
 @pytest.mark.parametrize("why", ["cancelled", "late", "cannot be in time"])

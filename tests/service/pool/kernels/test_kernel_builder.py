@@ -17,9 +17,8 @@ import warp as wp
 from ik_service.errors import KernelCacheError
 from ik_service.kernels import kernel_cache
 from ik_service.service.pool import builder_process, kernel_builder
-from ik_service.service.pool.build import BuildEnd
 from ik_service.service.pool.builder_process import OUTPUT_CHARACTERS_MAX, BuilderProcess, BuildFailedError, fill_caches
-from ik_service.service.pool.kernel_builder import RESTARTS_MOST, KernelBuilder
+from ik_service.service.pool.kernel_builder import RESTARTS_MOST, BuildEnd, KernelBuilder
 from ik_service.service.pool.solver_cache import SolverCache
 from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.errors import CompileFailedError

@@ -8,10 +8,9 @@ import pytest
 
 from ik_service.errors import KernelBuildError, KernelCacheError
 from ik_service.kernels.kernel_loading import explained_cache_error
-from ik_service.service.pool import kernel_status
-from ik_service.service.pool.build import BuildEnd
-from ik_service.service.pool.pool_limits import PoolLimits
-from ik_service.service.pool.solver_pool import SolverPool
+from ik_service.service.pool import kernel_gate
+from ik_service.service.pool.kernel_builder import BuildEnd
+from ik_service.service.pool.solver_pool import PoolLimits, SolverPool
 from ik_service.service.queue.errors import CompileFailedError, CompilingError, ExpiredError
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.solver.given.batch import Batch
@@ -151,19 +150,31 @@ def test_what_cannot_be_compiled_is_told_to_all_who_wait_and_tried_again_after_a
     builder.end()
     assert answers(other) == [[1]]
     assert cache.batches == [[1.0]]
-    clock.passed_s += kernel_status.FAILED_S
+    clock.passed_s += kernel_gate.FAILED_S
     again = pool.submit(panda, numbered(2, 1))
     builder.end()
     assert answers(again) == [[2]]
 
 
-def test_failures_that_are_remembered_are_bounded(monkeypatch):
-    monkeypatch.setattr(kernel_status, "FAILED_MOST", 2)
-    codes = kernel_status.KernelStatus()
-    for code in "abc":
-        codes.set_failed(code, BuildEnd.FAILED, 0.0)
-    assert [codes.failure(code, 1.0) for code in "abc"] == [None, BuildEnd.FAILED, BuildEnd.FAILED]
-    assert codes.failure("c", kernel_status.FAILED_S) is None
+def test_failures_that_are_remembered_are_bounded(make_pool, panda, monkeypatch):
+    monkeypatch.setattr(kernel_gate, "FAILED_MOST", 2)
+    pool, _ = make_pool(builder=(builder := SlowBuilder()))
+
+    def ask(number):
+        return pool.submit(panda, numbered(1, 1, link=f"panda_link{number}"))
+
+    for number in (1, 2, 3):
+        waiting = ask(number)
+        builder.end(BuildEnd.FAILED)
+        with pytest.raises(CompileFailedError):
+            waiting.result(PATIENCE_S)
+    for number in (2, 3):
+        with pytest.raises(CompileFailedError):
+            ask(number)
+    assert not builder.asked
+    again = ask(1)
+    builder.end()
+    assert answers(again) == [[1]]
 
 
 def test_an_error_of_a_write_to_the_cache_is_one_of_the_cache():

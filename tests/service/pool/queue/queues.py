@@ -20,6 +20,7 @@ def work(robot, count=1, link="panda_hand", *, owner=None, is_large=False, deadl
 def put(one, *queued_requests):
     """Let requests wait whose kernels are there."""
     for each in queued_requests:
+        one.require_room(each.owner, each.problem_count)
         one.put(each, is_open=True)
 
 

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ik_service import load_robot
 from ik_service.service.queue.errors import QueueFullError
-from ik_service.service.queue.request_groups import LARGE_AT_ONCE
+from ik_service.service.queue.fair_queue import LARGE_AT_ONCE
 from tests.service.pool.queue.queues import LINKS, put, queue, sizes, waits, work
 
 ROOM = {"request_limit": 12, "problem_limit": 200, "group_limit": 2}
@@ -41,7 +41,7 @@ def test_large_requests_advance_side_by_side_and_later_ones_wait(panda):
     put(one, *many)
     for _ in range(5):
         one.take(lambda _: 100)
-    assert [each.taken for each in many] == [125, 125, 125, 125, 0, 0]
+    assert [each.problem_count - each.remaining for each in many] == [125, 125, 125, 125, 0, 0]
 
 
 def test_large_requests_have_their_turn_beside_any_number_of_small_ones(panda):
@@ -108,31 +108,32 @@ def test_a_new_lane_gets_no_credit_for_time_before_it_came(panda):
 
 def test_a_lane_is_closed_until_its_kernels_are_there(panda):
     one, each = queue(), work(panda, 1)
-    assert one.put(each)
+    assert not one.put(each)
     assert not one.put(work(panda, 1))
     assert one.take(lambda _: 10) == ()
     one.open_group(each.key)
     shares = one.take(lambda _: 10)
     assert len(shares) == 2
     one.charge(shares, 1.0)
-    assert one.put(work(panda, 1))  # the group was forgotten with its last request
+    assert not one.has_group(each.key)  # the group was forgotten with its last request
+    assert one.put(work(panda, 1), is_open=True)
 
 
 def test_bounds(panda):
     one = queue(**ROOM)
     put(one, work(panda, 150))
     with pytest.raises(QueueFullError, match="51 more would exceed 200"):
-        one.put(work(panda, 51))
+        put(one, work(panda, 51))
     put(one, work(panda, 1, "panda_link7"))
     with pytest.raises(QueueFullError, match="2 kinds"):
         put(one, work(panda, 1, "panda_link6"))
     put(one, *(work(panda, 1) for _ in range(10)))
     with pytest.raises(QueueFullError, match="12 requests"):
-        one.put(work(panda, 1))
+        put(one, work(panda, 1))
     one = queue(**ROOM)
     put(one, work(panda, 5000))  # an empty queue takes one that is larger than the bound
     with pytest.raises(QueueFullError):
-        one.put(work(panda, 1))
+        put(one, work(panda, 1))
 
 
 def test_stale_requests_go(panda):

@@ -100,7 +100,7 @@ def test_one_owner_uses_up_at_most_half_of_what_may_wait(panda, limits, size):
     one = queue(**limits)
     put(one, *(work(panda, "flood", size) for _ in range(10)))
     with pytest.raises(ShareExhaustedError):
-        one.put(work(panda, "flood", size))
+        put(one, work(panda, "flood", size))
     put(one, work(panda, "calm", size))
 
 
@@ -109,7 +109,7 @@ def test_one_request_alone_may_be_larger_than_a_share_and_still_leaves_room(pand
     many = work(panda, "a", 5000, is_large=True)
     put(one, many, work(panda, "b", 20))
     with pytest.raises(ShareExhaustedError):
-        one.put(work(panda, "a"))
+        put(one, work(panda, "a"))
     assert one.problems == 5020
     one.discard(many)
     put(one, work(panda, "a", 20), work(panda, "b", 5))
