@@ -54,8 +54,7 @@ def write_answer(path: Path, robot: RobotModel, decoded: DecodedSolve, answer: T
     elif path.suffix == ".npz":
         content = _npz_bytes(robot, answer.result)
     else:
-        total_ms = answer.queue_ms + answer.solve_ms
-        content = JsonCodec().encode(answer_document(robot, robot.name, decoded, answer, total_ms))
+        content = JsonCodec().encode(answer_document(robot, robot.name, decoded, answer))
     try:
         path.write_bytes(content)
     except OSError as error:

@@ -69,7 +69,7 @@ class ServiceServer(uvicorn.Server):
         """Report the service as not ready, and shut down."""
         service = getattr(self._app.state, "service", None)
         if service is not None:
-            service.draining = True
+            service.admission.draining = True
         if sig == signal.SIGTERM:
             self.should_exit = True  # uvicorn would afterwards end the process by the signal, an exit with failure
         else:

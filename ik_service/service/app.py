@@ -6,29 +6,32 @@ and health routes answer meanwhile.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from threading import Thread
+from typing import Any
 
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot
-from ik_service.service.catalog.robot_catalog import RobotCatalog, robot_store
-from ik_service.service.catalog.world_catalog import WorldCatalog, world_store
+from ik_service.service.catalog.robot_catalog import RobotCatalog
+from ik_service.service.catalog.world_catalog import WorldCatalog
 from ik_service.service.errors.problem_handlers import install_problem_handlers
 from ik_service.service.gate.access import require_safe_address
 from ik_service.service.gate.admission import Admission
+from ik_service.service.gate.gate import Gate
 from ik_service.service.gate.logs import AccessLog
 from ik_service.service.gate.metrics import ServiceMetrics
 from ik_service.service.pool.pool_observer import PoolObserver
 from ik_service.service.pool.solver_pool import PoolLimits, SolverPool
-from ik_service.service.routes import check, close, forward, health, metrics, solve, stream
+from ik_service.service.routes import check, close, forward, health, solve, stream
 from ik_service.service.routes import robots as robot_routes
 from ik_service.service.routes import worlds as world_routes
 from ik_service.service.routes.docs_page import install_docs_page
+from ik_service.service.routes.openapi import add_bodies
 from ik_service.service.routes.state import ServiceState
-from ik_service.service.service_app import ServiceApp
 from ik_service.service.warm_up import compile_ahead, warm_up
 from ik_service.settings import ServiceSettings, load_settings
 from objectives.errors import InputError, UnknownNameError
@@ -37,7 +40,7 @@ _DESCRIPTION = """Batched inverse kinematics: pose targets in, joint configurati
 
 SI units and radians. Quaternions are in the order x, y, z, w. Row k of every column belongs to problem k. Errors are
 RFC 9457 problem documents with a stable `code`."""
-_ROUTES = (solve, stream, forward, close, check, robot_routes, world_routes, health, metrics)
+_ROUTES = (solve, stream, forward, close, check, robot_routes, world_routes, health)
 
 FIRST_WORKER = 1
 """Number of the one worker that has code compiled ahead of callers."""
@@ -76,15 +79,18 @@ def create_app(
             "worker for each."
         )
     catalog = _catalog(settings, robots if robots is not None else _built_in(settings))
-    worlds = _world_catalog(settings)
+    worlds = WorldCatalog(
+        settings.catalog_dir, max_uploaded=settings.max_uploaded_worlds, uploaders=_uploaders(settings)
+    )
     observer = ServiceMetrics(catalog.serves, is_shared=worker is not None)
     admission = Admission(settings.request_timeout_s)
     role = None if worker is None else worker_role(worker)
+    log = AccessLog(settings, role=role) if settings.access_log else None
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         pool = _solver_pool(settings, observer, compile_apart=compile_apart)
-        admission.pool = pool
+        admission.pool, admission.draining = pool, False
         admission.lag.start(asyncio.get_running_loop())
         state = ServiceState(settings, catalog, worlds, pool, observer, admission)
         state.warm_up = warm_up(state, pool, settings.warm_up_robots)
@@ -99,11 +105,7 @@ def create_app(
             await asyncio.to_thread(ahead.join)
 
     app = ServiceApp(
-        settings,
-        bound_to,
-        admission,
-        observer,
-        AccessLog(settings, role=role) if settings.access_log else None,
+        lambda behind: Gate(behind, settings, bound_to, admission, observer, log),
         title="ik-service",
         version=version("ik-service"),
         description=_DESCRIPTION,
@@ -118,6 +120,30 @@ def create_app(
     install_problem_handlers(app)
     install_docs_page(app)
     return app
+
+
+class ServiceApp(FastAPI):
+    """FastAPI with the gate in front.
+
+    Args:
+        gate: Returns the gate in front of an application.
+        options: Options of FastAPI.
+    """
+
+    def __init__(self, gate: Callable[[ASGIApp], Gate], **options: Any) -> None:
+        super().__init__(**options)
+        self._gate = gate
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return the gate around FastAPI's layers."""
+        return self._gate(super().build_middleware_stack())
+
+    def openapi(self) -> dict[str, Any]:
+        """Return our OpenAPI document."""
+        is_new, document = self.openapi_schema is None, super().openapi()
+        if is_new:
+            add_bodies(document)
+        return document
 
 
 def worker_role(number: int) -> str:
@@ -147,29 +173,19 @@ def _catalog(settings: ServiceSettings, models: Mapping[str, RobotModel]) -> Rob
     Raises:
         InputError: There is none and none can be put, or one to warm up is unknown.
     """
-    store = None if settings.catalog_dir is None else robot_store(settings.catalog_dir)
-    catalog = RobotCatalog(models, store, max_uploaded=settings.max_uploaded_robots, uploaders=_uploaders(settings))
-    if not catalog.entries and store is None:
+    folder, most = settings.catalog_dir, settings.max_uploaded_robots
+    catalog = RobotCatalog(models, folder, max_uploaded=most, uploaders=_uploaders(settings))
+    if not catalog.entries and folder is None:
         raise InputError(
             "There is no robot to serve: setting robots (IK_SERVICE_ROBOTS) names none, and there is no catalog_dir "
             "(IK_SERVICE_CATALOG_DIR) where robots could be put. Leave robots out to serve all built-in ones."
         )
     unknown = sorted(set(settings.warm_up_robots or ()) - set(catalog.entries))
-    if unknown and store is None:
+    if unknown and folder is None:
         raise UnknownNameError(f"Robot '{unknown[0]}' to warm up is not served. Robots: {', '.join(catalog.entries)}.")
     if unknown:
         _logger.warning("Robots to warm up that are not served, or no more: %s.", ", ".join(unknown))
     return catalog
-
-
-def _world_catalog(settings: ServiceSettings) -> WorldCatalog:
-    """Return the catalog of the worlds that are kept.
-
-    Raises:
-        InputError: Their folder cannot be used.
-    """
-    store = None if settings.catalog_dir is None else world_store(settings.catalog_dir)
-    return WorldCatalog(store, max_uploaded=settings.max_uploaded_worlds, uploaders=_uploaders(settings))
 
 
 def _uploaders(settings: ServiceSettings) -> int:

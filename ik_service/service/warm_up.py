@@ -106,7 +106,7 @@ def compile_ahead(state: ServiceState) -> None:
         state: The robots that are served, and the settings.
     """
     while not state.is_ready:
-        if state.draining:
+        if state.admission.draining:
             return
         time.sleep(LOOK_S)
     builder, ends, began = KernelBuilder(state.settings.device, yields=True), list[BuildEnd](), time.monotonic()
@@ -123,7 +123,7 @@ def compile_ahead(state: ServiceState) -> None:
         except Exception as error:  # noqa: BLE001  # a robot that is served may be odd; the next kind goes on
             _logger.debug("Nothing is compiled for '%s' of robot '%s': %s", ", ".join(links), name, error)
             ends.append(BuildEnd.FAILED)
-    while len(ends) < len(kinds) and not state.draining:
+    while len(ends) < len(kinds) and not state.admission.draining:
         time.sleep(LOOK_S)
     builder.close()
     there, seconds = ends.count(BuildEnd.COMPILED), time.monotonic() - began

@@ -16,7 +16,7 @@ def test_a_ready_service_is_well(service_url, run):
 
 def test_a_service_that_drains_is_not_ready_and_yet_alive(running_service, run):
     with running_service() as (url, server):
-        server._app.state.service.draining = True
+        server._app.state.service.admission.draining = True
         assert "shutting_down" in run("health", url, code=1).output
         run("health", url, "--live")
 

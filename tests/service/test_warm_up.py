@@ -47,7 +47,12 @@ def service(**settings):
     """What `compile_ahead` sees of a service that is ready; it has no pool, so nothing can be queued."""
     entries = {name: SimpleNamespace(model=load_robot(name)) for name in NAMES}
     given = ServiceSettings(device="cpu", insecure=True, **settings)
-    return SimpleNamespace(is_ready=True, draining=False, settings=given, catalog=SimpleNamespace(entries=entries))
+    return SimpleNamespace(
+        is_ready=True,
+        admission=SimpleNamespace(draining=False),
+        settings=given,
+        catalog=SimpleNamespace(entries=entries),
+    )
 
 
 def codes(state):
@@ -198,7 +203,7 @@ def test_the_end_of_the_service_ends_it_at_once(process, caplog):
     state = service()
     thread = compiling(state)
     until(lambda: process.begun)
-    state.draining = True
+    state.admission.draining = True
     thread.join(60)
     assert not thread.is_alive()
     assert (len(process.begun), process.made[0].killed) == (1, True)
@@ -212,7 +217,7 @@ def test_nothing_is_compiled_before_the_service_is_ready(process, ends):
     thread = compiling(state)
     thread.join(0.01)
     assert (thread.is_alive(), process.begun) == (True, [])
-    state.draining, state.is_ready = ends, not ends
+    state.admission.draining, state.is_ready = ends, not ends
     thread.join(60)
     assert bool(process.begun) is not ends
 

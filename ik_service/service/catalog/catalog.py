@@ -4,19 +4,35 @@ Readers get a snapshot and need no lock. Each change makes a new snapshot; `refr
 other processes, which share the folder. The lock protects only the replacement of the snapshot; no thread holds the
 lock while reading a text or waiting for the disk. A request under way keeps its own snapshot. Solvers are cached by the
 content of a model, never by its name.
+
+An event loop never waits for the disk or the parser. Each request compares the folder's time of change. If the time
+differs, a thread reads the folder, once for all requests received before the read begins.
 """
 
+import asyncio
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ik_service.service.catalog.entries import Entry, Precondition
 from ik_service.service.catalog.file_store import ENTRY_NAME, Files, FileStore, disk_errors
-from ik_service.service.errors.exceptions import CatalogFullError, KeyRightsError, UploadsDisabledError
+from ik_service.service.errors.exceptions import (
+    CatalogFullError,
+    KeyRightsError,
+    ReadOnlyRobotError,
+    UploadsDisabledError,
+)
+from ik_service.service.pool.side_threads import SideThreads
 from objectives.errors import InputError, UnknownNameError
+
+REFRESH_WAIT_S = 0.1
+"""How long a request waits for a refresh; longer ones read what other processes put."""
+MISSING_WAIT_S = 5.0
+"""How much longer one waits whose entry is missing: another process may have put it."""
 
 _logger = logging.getLogger(__name__)
 
@@ -28,29 +44,37 @@ class Catalog(ABC, Generic[AnyEntry]):
 
     Args:
         built_in: Built-in entries by name; they cannot be changed.
-        store: Folder of the entries put at run time; None: no entry can be put.
+        folder: Folder of the entries put at run time; None: no entry can be put.
         max_uploaded: Largest number of entries put at run time.
         uploaders: Number of API keys with the right to put and delete entries; if several, no key may take all room.
 
     Attributes:
         noun: Kind of entry in messages: "robot" or "world".
+        most_bytes: Largest file of an entry.
+        reserved: Names that no entry put at run time can have.
         unknown_error: Error class for a name without an entry.
         name_error: Error class for an invalid name.
+
+    Raises:
+        InputError: The folder cannot be made or read.
     """
 
     noun: str
+    most_bytes: int
+    reserved: Collection[str] = ()
     unknown_error: type[UnknownNameError]
     name_error: type[InputError]
 
     def __init__(
         self,
         built_in: Mapping[str, AnyEntry],
-        store: FileStore | None = None,
+        folder: Path | None = None,
         *,
         max_uploaded: int = 64,
         uploaders: int = 0,
     ) -> None:
-        self._store, self._max_uploaded, self._uploaders = store, max_uploaded, uploaders
+        self._store = None if folder is None else FileStore(folder, self.noun, self.most_bytes)
+        self._max_uploaded, self._uploaders = max_uploaded, uploaders
         self._is_unreadable = False  # True: the log has the error already
         self._lock = threading.Lock()
         self._files: Files = {}
@@ -67,13 +91,6 @@ class Catalog(ABC, Generic[AnyEntry]):
         Raises:
             InputError: The text is not a valid entry.
         """
-
-    def _require_free(self, name: str) -> None:
-        """Refuse the name of a built-in entry."""
-
-    def _is_reserved(self, name: str) -> bool:
-        """Return whether files of this name are ignored."""
-        return False
 
     @property
     def entries(self) -> Mapping[str, AnyEntry]:
@@ -191,7 +208,9 @@ class Catalog(ABC, Generic[AnyEntry]):
                 f"{name[:100]!r} cannot be a {self.noun}'s name. Allowed: a lower-case letter, then lower-case "
                 "letters, digits, '_' and '-', 64 characters at most."
             )
-        self._require_free(name)
+        served = self._served.get(name)
+        if name in self.reserved or (served is not None and not served.is_put):
+            raise ReadOnlyRobotError(f"Robot '{name}' is built in and stays as it is. Take another name.")
 
     def is_current(self) -> bool:
         """Return whether the folder is unchanged since the last refresh, by its time of change."""
@@ -250,7 +269,7 @@ class Catalog(ABC, Generic[AnyEntry]):
             old, coming = self._served.get(name), self._coming.get(name)
             if old is not None and old.is_put and self._files.get(name) == state:
                 served[name] = old
-            elif name in served or self._is_reserved(name):
+            elif name in served or name in self.reserved:
                 _logger.error("%s %s of the catalog is left out: a built-in %s has its name.", noun, name, self.noun)
             elif (text := store.text(name)) is not None:
                 try:
@@ -264,3 +283,50 @@ class Catalog(ABC, Generic[AnyEntry]):
 
     def _set(self, served: dict[str, AnyEntry]) -> None:
         self._served: Mapping[str, AnyEntry] = MappingProxyType(served)
+
+
+AnyCatalog = TypeVar("AnyCatalog", bound=Catalog[Any])
+
+
+class CatalogRefresh(Generic[AnyCatalog]):
+    """Refreshes a catalog for one event loop.
+
+    Args:
+        catalog: The catalog.
+    """
+
+    def __init__(self, catalog: AnyCatalog) -> None:
+        self._catalog, self._thread = catalog, SideThreads(1, "ik-look")
+        self._running: asyncio.Task[None] | None = None
+        self._next: asyncio.Task[None] | None = None  # has not begun yet
+        self._until = 0.0  # when requests stop waiting for the running one
+
+    async def current(self, name: str | None = None) -> AnyCatalog:
+        """Return the catalog with the current files of the folder, or an earlier state if the refresh takes long.
+
+        Args:
+            name: Name of the entry in the request; None if the request names no entry.
+        """
+        if not self._catalog.is_current():
+            if self._next is None:
+                self._next = asyncio.create_task(self._refresh(self._running))
+            loop, reading = asyncio.get_running_loop(), self._next
+            until = self._until if self._running is not None else loop.time() + REFRESH_WAIT_S
+            await asyncio.wait([reading], timeout=max(0.0, until - loop.time()))
+            if name is not None and not self._catalog.serves(name):
+                await asyncio.wait([reading], timeout=MISSING_WAIT_S)
+        return self._catalog
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.close()
+
+    async def _refresh(self, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        self._running, self._next = self._next, None
+        self._until = asyncio.get_running_loop().time() + REFRESH_WAIT_S
+        try:
+            await self._thread.run(None, self._catalog.refresh)
+        finally:
+            self._running = None

@@ -8,18 +8,8 @@ from ik_service.robots import RobotModel, builtin_robot_names
 from ik_service.robots.readers.xml_reader import MAX_BYTES
 from ik_service.service.catalog.catalog import Catalog
 from ik_service.service.catalog.entries import ServedRobot
-from ik_service.service.catalog.file_store import FileStore
 from ik_service.service.catalog.uploaded_urdf import built_in_urdf, read_uploaded
-from ik_service.service.errors.exceptions import ReadOnlyRobotError, RobotNameError, UnknownRobotError
-
-
-def robot_store(folder: Path) -> FileStore:
-    """Return the folder of uploaded robots.
-
-    Raises:
-        InputError: The folder cannot be made or read.
-    """
-    return FileStore(folder, "robot", MAX_BYTES)
+from ik_service.service.errors.exceptions import RobotNameError, UnknownRobotError
 
 
 class RobotCatalog(Catalog[ServedRobot]):
@@ -27,31 +17,24 @@ class RobotCatalog(Catalog[ServedRobot]):
 
     Args:
         models: Built-in robots, by name.
-        store: Folder of uploaded robots; None: no robot can be uploaded.
+        folder: Folder of uploaded robots; None: no robot can be uploaded.
         max_uploaded: Largest number of uploaded robots.
         uploaders: Number of API keys with the right to put and delete robots.
     """
 
-    noun, unknown_error, name_error = "robot", UnknownRobotError, RobotNameError
+    noun, most_bytes, reserved = "robot", MAX_BYTES, builtin_robot_names()
+    unknown_error, name_error = UnknownRobotError, RobotNameError
 
     def __init__(
         self,
         models: Mapping[str, RobotModel],
-        store: FileStore | None = None,
+        folder: Path | None = None,
         *,
         max_uploaded: int = 64,
         uploaders: int = 0,
     ) -> None:
         built_in = {name: ServedRobot(model, "built_in", built_in_urdf(name, model)) for name, model in models.items()}
-        super().__init__(built_in, store, max_uploaded=max_uploaded, uploaders=uploaders)
+        super().__init__(built_in, folder, max_uploaded=max_uploaded, uploaders=uploaders)
 
     def _entry_of(self, name: str, text: bytes) -> ServedRobot:
         return ServedRobot(replace(read_uploaded(text), name=name), "uploaded", text)  # the name in the URL
-
-    def _require_free(self, name: str) -> None:
-        served = self._served.get(name)
-        if self._is_reserved(name) or (served is not None and not served.is_put):
-            raise ReadOnlyRobotError(f"Robot '{name}' is built in and stays as it is. Take another name.")
-
-    def _is_reserved(self, name: str) -> bool:
-        return name in builtin_robot_names()

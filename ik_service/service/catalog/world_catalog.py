@@ -8,7 +8,6 @@ from ik_service.robots import World
 from ik_service.robots.readers.world_file import world_document
 from ik_service.service.catalog.catalog import Catalog
 from ik_service.service.catalog.entries import KeptWorld
-from ik_service.service.catalog.file_store import FileStore
 from ik_service.service.codecs.msgpack_codec import MsgpackCodec
 from ik_service.service.documents.objects import WorldLimits, read_objects
 from ik_service.service.errors.exceptions import UnknownWorldError, WorldNameError
@@ -16,15 +15,6 @@ from ik_service.service.schema.collision import MAX_KEPT_BYTES, MAX_KEPT_NODES, 
 from objectives.errors import InputError
 
 KEPT_LIMITS = WorldLimits(MAX_KEPT_OBJECTS, MAX_KEPT_NODES, "a world that is kept")
-
-
-def world_store(folder: Path) -> FileStore:
-    """Return the folder of uploaded worlds.
-
-    Raises:
-        InputError: The folder cannot be made or read.
-    """
-    return FileStore(folder, "world", MAX_KEPT_BYTES)
 
 
 def world_text(world: World) -> bytes:
@@ -36,24 +26,23 @@ class WorldCatalog(Catalog[KeptWorld]):
     """Worlds by name; see `Catalog`.
 
     Args:
-        store: Folder of the worlds; None: no world can be uploaded.
+        folder: Folder of the worlds; None: no world can be uploaded.
         max_uploaded: Largest number of uploaded worlds.
         uploaders: Number of API keys with the right to put and delete worlds.
+
+    Attributes:
+        worlds: The worlds by name.
     """
 
-    noun, unknown_error, name_error = "world", UnknownWorldError, WorldNameError
+    noun, most_bytes = "world", MAX_KEPT_BYTES
+    unknown_error, name_error = UnknownWorldError, WorldNameError
 
-    def __init__(self, store: FileStore | None = None, *, max_uploaded: int = 64, uploaders: int = 0) -> None:
-        super().__init__({}, store, max_uploaded=max_uploaded, uploaders=uploaders)
-
-    @property
-    def worlds(self) -> Mapping[str, World]:
-        """The worlds by name."""
-        return self._worlds
+    def __init__(self, folder: Path | None = None, *, max_uploaded: int = 64, uploaders: int = 0) -> None:
+        super().__init__({}, folder, max_uploaded=max_uploaded, uploaders=uploaders)
 
     def _set(self, served: dict[str, KeptWorld]) -> None:
         super()._set(served)
-        self._worlds: Mapping[str, World] = MappingProxyType({name: one.world for name, one in served.items()})
+        self.worlds: Mapping[str, World] = MappingProxyType({name: one.world for name, one in served.items()})
 
     def _entry_of(self, _name: str, text: bytes) -> KeptWorld:
         document = MsgpackCodec().decode(text)

@@ -4,6 +4,7 @@ import gc
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import isfinite
 from typing import Any
 
@@ -98,14 +99,13 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-def _dumps(value: Any) -> bytes:
-    return orjson.dumps(value, default=_listed, option=orjson.OPT_SERIALIZE_NUMPY)
-
-
 def _listed(value: object) -> list[Any]:
     if not isinstance(value, LazyRows):
         raise TypeError(f"{type(value).__name__} cannot be written as JSON")
     return list(value)
+
+
+_dumps = partial(orjson.dumps, default=_listed, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def _parts(value: Any) -> Iterator[bytes]:

@@ -19,12 +19,18 @@ _SERVED = ", ".join(codec.media_type for codec in CODECS)
 _RANGES_MOST = 32
 
 
-def request_codec(headers: Headers) -> Codec:
-    """Return the codec of a request's body.
+def codecs_of(headers: Headers, *, documents: str | None = None) -> tuple[Codec, Codec]:
+    """Return the codecs of a request and of its answer.
+
+    Args:
+        headers: Of the request.
+        documents: What is asked for, as the beginning of a sentence, where both are documents of several levels; None
+            where they may hold arrays alone.
 
     Raises:
-        MediaTypeError: Content-Type is missing or not served.
+        MediaTypeError: Content-Type is missing, not served, or holds arrays alone.
         ContentEncodingError: The body is compressed.
+        NotAcceptableError: Accept names none that is served.
     """
     media_type = headers.get("content-type", "")
     codec = BY_NAME.get(media_type) or BY_NAME.get(media_type.partition(";")[0].strip().lower())
@@ -34,27 +40,11 @@ def request_codec(headers: Headers) -> Codec:
             f"The body's Content-Type is {given}. Send for example 'Content-Type: application/json'. Served: {_SERVED}."
         )
     require_uncompressed(headers)
-    return codec
-
-
-def document_codecs(headers: Headers, what: str) -> tuple[Codec, Codec]:
-    """Return the codecs of a request and of its answer where both are documents of several levels.
-
-    Args:
-        headers: Of the request.
-        what: What is asked for, as the beginning of a sentence.
-
-    Raises:
-        MediaTypeError: Content-Type is missing, not served, or holds arrays alone.
-        ContentEncodingError: The body is compressed.
-        NotAcceptableError: Accept names none that is served.
-    """
-    codec = request_codec(headers)
     output_codec = answer_codec(headers, codec)
-    if codec.is_flat:
-        raise MediaTypeError(f"{what} takes no {codec.media_type}. Send application/json.")
-    if output_codec.is_flat:
-        raise NotAcceptableError(f"{what} is not answered as {output_codec.media_type}.")
+    if documents is not None and codec.is_flat:
+        raise MediaTypeError(f"{documents} takes no {codec.media_type}. Send application/json.")
+    if documents is not None and output_codec.is_flat:
+        raise NotAcceptableError(f"{documents} is not answered as {output_codec.media_type}.")
     return codec, output_codec
 
 
@@ -84,7 +74,10 @@ def answer_codec(headers: Headers, preferred: Codec) -> Codec:
         return preferred
     ranges = list(_ranges(accept))
     candidates = (preferred, *(codec for codec in CODECS if codec is not preferred))
-    quality, best = max(((_quality(codec, ranges), codec) for codec in candidates), key=lambda pair: pair[0])
+    quality, best = max(
+        ((_quality((codec.media_type, *codec.other_names), ranges), codec) for codec in candidates),
+        key=lambda pair: pair[0],
+    )
     if quality <= 0.0:
         raise NotAcceptableError(f"Accept is {accept[:200]!r}. Served: {_SERVED}.")
     return best
@@ -93,19 +86,12 @@ def answer_codec(headers: Headers, preferred: Codec) -> Codec:
 def prefers_page(headers: Headers) -> bool:
     """Return whether a client would rather read HTML than JSON: browsers say so, and nobody else does."""
     ranges = list(_ranges(", ".join(headers.getlist("accept"))))
-    return _quality_of("text/html", (), ranges) > _quality_of(JsonCodec.media_type, (), ranges)
+    return _quality(("text/html",), ranges) > _quality((JsonCodec.media_type,), ranges)
 
 
-def _quality(codec: Codec, ranges: list[tuple[str, float]]) -> float:
-    """Return the quality of a codec."""
-    return _quality_of(codec.media_type, codec.other_names, ranges)
-
-
-def _quality_of(media_type: str, other_names: Sequence[str], ranges: list[tuple[str, float]]) -> float:
-    """Return the quality of a media type: that of the most specific range that matches, 0 where none does."""
-    family = media_type.partition("/")[0]
-    names = (media_type, *other_names)
-    for closeness in (names, (f"{family}/*",), ("*/*",)):
+def _quality(names: Sequence[str], ranges: list[tuple[str, float]]) -> float:
+    """Return the quality of a media type by its names: that of the most specific range that matches, 0 for none."""
+    for closeness in (names, (f"{names[0].partition('/')[0]}/*",), ("*/*",)):
         found = [quality for name, quality in ranges if name in closeness]
         if found:
             return max(found)

@@ -48,7 +48,7 @@ def solve_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> tuple
         codec: Codec of the answer.
     """
     request = decoded.request
-    numbers = request.problem_count * robot.joint_coord_count * (1 + len(request.targets))
+    numbers = request.batch.problem_count * len(robot.coordinate_names) * (1 + len(request.targets))
     is_few = numbers <= FEW_NUMBERS and not decoded.include and request.options.solutions == 1
     if is_few and request.object_enabled is None and request.batch.limits is None:
         return FEW_BYTES, 0

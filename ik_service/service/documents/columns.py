@@ -42,7 +42,8 @@ def read_rows(value: object, width: int, pointer: str) -> FloatArray:
         raise faulty_field(pointer, "wrong_type", f"Give a list of rows of {width} numbers, not {_kind(value)}.")
     if not value:
         raise faulty_field(pointer, "empty_batch", "The list is empty. Give one row per problem, at least one.")
-    _check_row_count(len(value), pointer)
+    if len(value) > MAX_PROBLEM_COUNT:
+        raise _too_many_rows(len(value), pointer)
     blocks = [value] if len(value) <= ROWS_AT_ONCE else _blocks(value)
     for rows in blocks:
         if set(map(type, rows)) != {list} or set(map(len, rows)) != {width}:
@@ -142,6 +143,18 @@ def check_directions(directions: FloatArray, pointer: str) -> None:
         raise faulty_field(place, "out_of_range", "A direction has any length but 0.")
 
 
+def check_count(given: int, expected: int, pointer: str) -> None:
+    """Refuse a column unless its number of rows is the number of problems.
+
+    Raises:
+        FaultyFieldsError: The numbers differ.
+    """
+    if given != expected:
+        here = f"This is {given}" if pointer == "/problem_count" else f"There are {given} rows here"
+        detail = f"{here}, and there are {expected} problems in the columns before. They must agree."
+        raise faulty_field(pointer, "wrong_shape", detail)
+
+
 def _as_array(value: PackedColumn | NDArray[Any], pointer: str) -> FloatArray:
     return value.array(pointer) if isinstance(value, PackedColumn) else value
 
@@ -151,15 +164,15 @@ def _rows_of_array(array: FloatArray, width: int, pointer: str) -> FloatArray:
         raise faulty_field(pointer, "wrong_shape", f"The column has shape {list(array.shape)}. Give [n, {width}].")
     if not len(array):
         raise faulty_field(pointer, "empty_batch", "The column is empty. Give one row per problem, at least one.")
-    _check_row_count(len(array), pointer)
+    if len(array) > MAX_PROBLEM_COUNT:
+        raise _too_many_rows(len(array), pointer)
     return array
 
 
-def _check_row_count(count: int, pointer: str) -> None:
-    if count > MAX_PROBLEM_COUNT:
-        raise TooManyProblemsError(
-            f"{pointer} has {count} rows. A request may hold {MAX_PROBLEM_COUNT} problems; send more requests."
-        )
+def _too_many_rows(count: int, pointer: str) -> TooManyProblemsError:
+    return TooManyProblemsError(
+        f"{pointer} has {count} rows. A request may hold {MAX_PROBLEM_COUNT} problems; send more requests."
+    )
 
 
 def _checked(array: FloatArray, pointer: str) -> FloatArray:

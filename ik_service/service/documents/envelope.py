@@ -1,12 +1,13 @@
-"""Envelopes of documents: all fields except numeric columns, checked by the models of the schema."""
+"""Envelopes of documents: all fields except numeric columns, checked by the models of the schema and the robot."""
 
 from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
-from ik_service.service.errors.exceptions import FaultBody, FaultyFieldsError, pointer_token
+from ik_service.robots import RobotModel
+from ik_service.service.errors.exceptions import FaultBody, FaultyFieldsError, faulty_field, pointer_token
 from ik_service.service.schema.fields import TOO_MANY_NAMES, Envelope
-from objectives.errors import near_names
+from objectives.errors import UnknownNameError, near_names
 
 FAULT_CODES = {
     "extra_forbidden": "unknown_field",
@@ -45,6 +46,19 @@ def read_envelope(kind: type[Body], document: Any) -> Body:
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
         raise FaultyFieldsError(_fault(kind, entry["loc"], entry["type"], entry["msg"]) for entry in found) from error
+
+
+def check_link(name: str, robot: RobotModel, pointer: str) -> None:
+    """Refuse an unknown link.
+
+    Raises:
+        FaultyFieldsError: The robot has no link of this name.
+    """
+    if name not in robot.link_names:
+        try:
+            robot.link_index(name)
+        except UnknownNameError as error:
+            raise faulty_field(pointer, "unknown_link", str(error)) from error
 
 
 def _fault(body: type[Envelope], place: tuple[int | str, ...], kind: str, message: str) -> FaultBody:

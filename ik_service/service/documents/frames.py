@@ -1,4 +1,4 @@
-"""Checks of links, tool frames, constraints and row counts, for the documents of several routes."""
+"""Checks of tool frames, constraints and limits, for the documents of several routes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.robots import RobotModel
-from ik_service.service.documents.columns import check_unit_quaternions, read_row_or_rows
+from ik_service.service.documents.columns import check_count, check_unit_quaternions, read_row_or_rows
 from ik_service.service.errors.exceptions import faulty_field, pointer_token
 from ik_service.service.queue.objective_data import FloatArray
 from ik_service.service.schema.fields import Offset
@@ -19,18 +19,6 @@ from objectives.errors import InputError, UnknownNameError
 
 NAMES_SHOWN = 32
 """Names that a message lists at most."""
-
-
-def check_link(name: str, robot: RobotModel, pointer: str) -> None:
-    """Refuse an unknown link.
-
-    Raises:
-        FaultyFieldsError: The robot has no link of this name.
-    """
-    try:
-        robot.link_frame(name)
-    except UnknownNameError as error:
-        raise faulty_field(pointer, "unknown_link", str(error)) from error
 
 
 def read_offset(offset: Offset, pointer: str) -> FloatArray:
@@ -52,18 +40,6 @@ def read_offset(offset: Offset, pointer: str) -> FloatArray:
         check_count(len(orientation), len(position), f"{pointer}/orientation_xyzw")
     rows = np.broadcast_shapes(position.shape[:-1], orientation.shape[:-1])
     return np.concatenate([np.broadcast_to(part, (*rows, part.shape[-1])) for part in (position, orientation)], axis=-1)
-
-
-def check_count(given: int, expected: int, pointer: str) -> None:
-    """Refuse a column unless its number of rows is the number of problems.
-
-    Raises:
-        FaultyFieldsError: The numbers differ.
-    """
-    if given != expected:
-        here = f"This is {given}" if pointer == "/problem_count" else f"There are {given} rows here"
-        detail = f"{here}, and there are {expected} problems in the columns before. They must agree."
-        raise faulty_field(pointer, "wrong_shape", detail)
 
 
 def read_disabled(value: Any, robot: RobotModel, count: int) -> NDArray[np.bool_] | None:
@@ -95,8 +71,6 @@ def read_asked_limits(
     Raises:
         FaultyFieldsError: The limits violate the schema, name an unknown joint, or leave a joint no allowed value.
     """
-    if body.joint_limits is None and not body.frozen and body.max_change is None:
-        return None
     if count * robot.active_dof_count > MAX_LIMIT_COUNT:
         most = MAX_LIMIT_COUNT // robot.active_dof_count
         raise faulty_field("/problem_count", "out_of_range", f"Problems of a request with limits of its own: {most}.")

@@ -12,7 +12,8 @@ from ik_service.service.documents.columns import (
     check_weights,
     read_row_or_rows,
 )
-from ik_service.service.documents.frames import check_link, read_offset
+from ik_service.service.documents.envelope import check_link
+from ik_service.service.documents.frames import read_offset
 from ik_service.service.errors.exceptions import faulty_field
 from ik_service.service.queue.objective_data import ROW_WEIGHTS, FloatArray, ObjectiveData
 from ik_service.service.schema.fields import NumericColumn, numeric_columns

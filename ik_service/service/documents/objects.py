@@ -54,10 +54,8 @@ def read_objects(objects: Any, pointer: str, limits: WorldLimits) -> World:
     return world
 
 
-def counted_objects(world: World | None) -> int:
+def counted_objects(world: World) -> int:
     """Return the cost of a distance query to all objects, in objects; a grid counts as several objects."""
-    if world is None:
-        return 0
     grids = sum(isinstance(shape, DistanceGrid) for shape in world.objects.values())
     return len(world.objects) + (OBJECTS_OF_A_GRID - 1) * grids
 

@@ -1,5 +1,6 @@
 """Conversion of the solver's answer to a document: columns are views of the arrays."""
 
+import time
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -31,8 +32,8 @@ def answer_document(
     name: str,
     decoded: DecodedSolve,
     answer: TimedResult,
-    total_ms: float,
     *,
+    arrived_at: float | None = None,
     is_binary: bool = False,
 ) -> dict[str, Any]:
     """Return the answer as a document with columns as arrays; NaN stands for JSON's null.
@@ -42,11 +43,11 @@ def answer_document(
         name: Name of the robot in the catalog.
         decoded: The request.
         answer: The result of the solver.
-        total_ms: Time since the arrival of the request [ms].
+        arrived_at: Arrival of the request on the monotonic clock [s]; None: its arrival in the queue.
         is_binary: True: statuses are codes, with a list of names; a seed not shared by all islands is -1. False:
             statuses are words; such a seed is null.
     """
-    request, include, count = decoded.request, decoded.include, decoded.request.problem_count
+    request, include, count = decoded.request, decoded.include, decoded.request.batch.problem_count
     result = _with_solutions(answer.result) if "solutions" in include else answer.result
     document: dict[str, Any] = {
         "robot": name,
@@ -78,6 +79,8 @@ def answer_document(
     collision = collision if is_checked(robot, request.options, request.world) else "off"
     resolved = {"engine": result.engine, "seeds": result.seeds, "device": result.device, "collision": collision}
     document["resolved"] = resolved
+    waited_ms = answer.queue_ms + answer.solve_ms
+    total_ms = waited_ms if arrived_at is None else 1e3 * (time.monotonic() - arrived_at)
     document["timing_ms"] = {
         "queue": round(answer.queue_ms, 3),
         "solve": round(answer.solve_ms, 3),

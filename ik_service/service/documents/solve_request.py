@@ -9,12 +9,18 @@ from typing import Any, Literal
 from ik_service.robots import RobotModel, World
 from ik_service.service.codecs.npz_codec import ArchiveFields
 from ik_service.service.documents.archive import solve_document
-from ik_service.service.documents.columns import check_unit_quaternions, check_weights, read_row_or_rows, read_rows
-from ik_service.service.documents.envelope import read_envelope
-from ik_service.service.documents.frames import check_count, check_link, read_asked_limits, read_disabled, read_offset
+from ik_service.service.documents.columns import (
+    check_count,
+    check_unit_quaternions,
+    check_weights,
+    read_row_or_rows,
+    read_rows,
+)
+from ik_service.service.documents.envelope import check_link, read_envelope
+from ik_service.service.documents.frames import read_asked_limits, read_disabled, read_offset
 from ik_service.service.documents.objective import read_objective, row_counts
 from ik_service.service.documents.objects import counted_objects
-from ik_service.service.documents.surroundings import read_surroundings
+from ik_service.service.documents.surroundings import Surroundings, read_surroundings
 from ik_service.service.errors.exceptions import faulty_field
 from ik_service.service.queue.objective_data import FloatArray
 from ik_service.service.queue.solve_request import SolveRequest
@@ -55,8 +61,9 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
     if isinstance(document, ArchiveFields):
         document = solve_document(document)
     envelope = read_envelope(SolveRequestBody, document)
+    given = envelope.model_fields_set
     if not envelope.targets and not envelope.objectives:
-        code = "wrong_shape" if "targets" in envelope.model_fields_set else "missing_field"
+        code = "wrong_shape" if "targets" in given else "missing_field"
         raise faulty_field("/targets", code, "Give targets, objectives or both.")
     options = solver_options(envelope.options)
     poses = [_read_target(target, robot, options, f"/targets/{k}") for k, target in enumerate(envelope.targets)]
@@ -67,7 +74,8 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
     objectives = tuple(
         read_objective(spec, robot, start, f"/objectives/{k}") for k, spec in enumerate(envelope.objectives)
     )
-    counts = [(f"/targets/{k}", _count_of(pose[1], pose[2])) for k, pose in enumerate(poses)]
+    columns = [next(column for column in pose[1:] if column is not None) for pose in poses]
+    counts = [(f"/targets/{k}", len(column)) for k, column in enumerate(columns)]
     if envelope.problem_count is not None:
         counts.append(("/problem_count", envelope.problem_count))
     if start is not None:
@@ -77,17 +85,20 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
         detail = "No column has a row per problem. Say how many problems there are."
         raise faulty_field("/problem_count", "missing_field", detail)
     count = counts[0][1]
-    for pointer, given in counts:
-        check_count(given, count, pointer)
-    enabled = read_disabled(envelope.constraints.disable, robot, count)
-    around = read_surroundings(envelope.world, robot, options, count, kept)
+    for pointer, rows in counts[1:]:
+        check_count(rows, count, pointer)
+    enabled = read_disabled(envelope.constraints.disable, robot, count) if "constraints" in given else None
+    around = Surroundings()
+    if not given.isdisjoint(("world", "options")):  # the options may ask for a check
+        around = read_surroundings(envelope.world, robot, options, count, kept)
     if "clearance" in envelope.include and not is_checked(robot, options, around.world):
         detail = "Nothing is checked for collision: the robot has no collision model, or options.collision is off."
         raise faulty_field("/include", "no_collision_check", detail)
     _check_attempts(options, count, around.world)
     if options.sensitivity is not None:
         _check_derived(robot, count, [target for target, *_ in poses])
-    within = read_asked_limits(envelope, robot, start, count)
+    is_limited = envelope.joint_limits is not None or envelope.frozen or envelope.max_change is not None
+    within = read_asked_limits(envelope, robot, start, count) if is_limited else None
     targets, positions, orientations = zip(*poses, strict=True) if poses else ((), (), ())
     request = SolveRequest(
         targets,
@@ -98,6 +109,7 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
         engine=envelope.options.engine,
         islands=envelope.options.islands,
     )
+    _ = request.batch_key  # looks at all rows: found here, large ones do not hold up the event loop
     derived: set[Literal["sensitivity"]] = set() if options.sensitivity is None else {"sensitivity"}
     return DecodedSolve(request, frozenset({*envelope.include, *derived}))
 
@@ -118,14 +130,14 @@ def _read_target(target: SolveTarget, robot: RobotModel, options: SolverOptions,
     if target.tolerance is not None:
         tolerance = read_row_or_rows(target.tolerance, 6, f"{pointer}/tolerance")
     offset = None if target.offset is None else read_offset(target.offset, f"{pointer}/offset")
-    count = _count_of(positions, orientations)
-    if not count:
+    rows = orientations if positions is None else positions
+    if rows is None:
         detail = "The target constrains nothing. Give positions, orientations_xyzw or both."
         raise faulty_field(pointer, "missing_field", detail)
     data = {"orientations_xyzw": orientations, "offset": offset, "row_weights": weights, "tolerance": tolerance}
     for name, array in data.items():
         if array is not None and array.ndim == 2:
-            check_count(len(array), count, f"{pointer}/{name}")
+            check_count(len(array), len(rows), f"{pointer}/{name}")
     read = Target(target.link, offset, target.reference_link, weights, target.free, tolerance, target.frame)
     if target.frame == "target" and orientations is None:
         raise faulty_field(f"{pointer}/frame", "invalid_value", "Axes of the target need its orientations_xyzw.")
@@ -140,15 +152,10 @@ def _read_target(target: SolveTarget, robot: RobotModel, options: SolverOptions,
     return read, positions, orientations
 
 
-def _count_of(positions: FloatArray | None, orientations: FloatArray | None) -> int:
-    """Return the number of problems of a target; 0 if the target gives neither position nor orientation."""
-    rows = orientations if positions is None else positions
-    return 0 if rows is None else len(rows)
-
-
 def _check_attempts(options: SolverOptions, count: int, world: World | None) -> None:
-    seeds = options.seed_count
-    most = limits.MAX_ATTEMPT_COUNT // (1 + counted_objects(world) // limits.OBJECTS_OF_AN_ATTEMPT)
+    seeds, most = options.seed_count, limits.MAX_ATTEMPT_COUNT
+    if world is not None:
+        most //= 1 + counted_objects(world) // limits.OBJECTS_OF_AN_ATTEMPT
     if count * seeds > most:
         around = f" in a world of {len(world.objects)} objects" if world and most < limits.MAX_ATTEMPT_COUNT else ""
         detail = (

@@ -10,7 +10,8 @@ from ik_service.collision.body_spheres import checked_attached
 from ik_service.collision.world import MAX_ATTACHED
 from ik_service.robots import AttachedObject, RobotModel, World
 from ik_service.service.documents.columns import read_rows
-from ik_service.service.documents.frames import NAMES_SHOWN, Switches, check_link
+from ik_service.service.documents.envelope import check_link
+from ik_service.service.documents.frames import NAMES_SHOWN, Switches
 from ik_service.service.documents.objects import WorldLimits, read_objects
 from ik_service.service.errors.exceptions import faulty_field, pointer_token
 from ik_service.service.schema.collision import MAX_GRID_NODES, REQUEST_OBJECTS_MAX, SolveWorld

@@ -5,6 +5,7 @@ answered without its text.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from http.client import responses
 from typing import Any
@@ -17,13 +18,15 @@ from ik_service.errors import EngineError, KernelBuildError, KernelCacheError, R
 from ik_service.robots.readers.xml_reader import shortened
 from ik_service.service.errors import exceptions as api
 from ik_service.service.errors.exceptions import POINTER_LENGTH, FaultBody, FaultyFieldsError
-from ik_service.service.errors.request_id import current_request_id
 from ik_service.service.queue import errors as batching
 from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameError
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 DETAIL_LENGTH = 8192
 """Characters of the detail of a document, and of those of its faults together: with pointers 32 KiB, in ASCII."""
+
+current_request_id: ContextVar[str | None] = ContextVar("current_request_id", default=None)
+"""Id of the request that is being answered; answers and logs have the id."""
 
 
 @dataclass(frozen=True)

@@ -61,31 +61,8 @@ def require_safe_address(settings: ServiceSettings, bound_to: str | None) -> Non
     )
 
 
-class Keyring:
-    """API keys, stored as digests.
-
-    Args:
-        keys: The keys, by name.
-    """
-
-    def __init__(self, keys: Mapping[str, str]) -> None:
-        self._digests = [(name, hashlib.sha256(key.encode()).digest()) for name, key in keys.items()]
-
-    def __bool__(self) -> bool:
-        """Return whether any key exists."""
-        return bool(self._digests)
-
-    def name_of(self, given: bytes) -> str | None:
-        """Return the name of a key, None for an unknown key; takes the same time for every input."""
-        digest, found = hashlib.sha256(given).digest(), None
-        for name, known in self._digests:
-            if hmac.compare_digest(digest, known):
-                found = name
-        return found
-
-
 class Access:
-    """Checks the API key, Host and Origin of requests.
+    """Checks the API key, Host and Origin of requests; keeps digests of the keys.
 
     Args:
         settings: The settings.
@@ -93,10 +70,10 @@ class Access:
     """
 
     def __init__(self, settings: ServiceSettings, bound_to: str | None) -> None:
-        self._keyring = Keyring(settings.keys)
+        self._digests = [(name, hashlib.sha256(key.encode()).digest()) for name, key in settings.keys.items()]
         self._on_loopback = bound_to is not None and is_loopback(bound_to)
         # Without keys, a web page could reach the service through a local browser by DNS rebinding.
-        self._checks_host = not self._keyring and not settings.insecure
+        self._checks_host = not self._digests and not settings.insecure
         self._origins = frozenset(origin.encode() for origin in settings.cors_origins)
 
     def key_name(self, scope: Scope) -> str | None:
@@ -105,7 +82,9 @@ class Access:
         Raises:
             AccessError: The request is refused.
         """
-        path, headers = _route_path(scope), dict(scope["headers"])
+        path, prefix, headers = scope["path"], scope.get("root_path", ""), dict(scope["headers"])
+        if prefix and path.startswith(prefix + "/"):
+            path = path.removeprefix(prefix)  # of the mounted application
         if self._checks_host and not _is_local_name(headers.get(b"host", b"localhost")):
             raise UntrustedHostError(
                 "Without API keys the service answers to localhost and loopback addresses only. "
@@ -115,7 +94,7 @@ class Access:
             self._check_origin(headers)
         if path in _OPEN_PATHS or path.startswith(_OPEN_PREFIXES):
             return None
-        if self._keyring:
+        if self._digests:
             return self._key_name(headers, scope.get("subprotocols", ()))
         if path == "/metrics" and not self._on_loopback:
             raise MetricsClosedError("Without API keys, metrics are open on a loopback address only.")
@@ -129,10 +108,18 @@ class Access:
                 given = _offered_key(protocols)
             if given is None:
                 raise MissingKeyError("Send an API key: 'X-API-Key: KEY' or 'Authorization: Bearer KEY'.")
-        name = self._keyring.name_of(given.strip())
+        name = self.name_of(given.strip())
         if name is None:
             raise WrongKeyError("The API key is not one of this service.")
         return name
+
+    def name_of(self, given: bytes) -> str | None:
+        """Return the name of a key, None for an unknown key; takes the same time for every input."""
+        digest, found = hashlib.sha256(given).digest(), None
+        for name, known in self._digests:
+            if hmac.compare_digest(digest, known):
+                found = name
+        return found
 
     def _check_origin(self, headers: Mapping[bytes, bytes]) -> None:
         """Refuse web pages of other origins; CORS does not apply to web sockets."""
@@ -150,13 +137,6 @@ def _offered_key(protocols: Sequence[str]) -> bytes | None:
         return base64.b64decode(texts[0] + "=" * (-len(texts[0]) % 4), b"-_", validate=True) if texts else None
     except ValueError:
         return b""
-
-
-def _route_path(scope: Scope) -> str:
-    """Return the path without the mount prefix of the application."""
-    path: str = scope["path"]
-    prefix: str = scope.get("root_path", "")
-    return path.removeprefix(prefix) if prefix and path.startswith(prefix + "/") else path
 
 
 @lru_cache(maxsize=256)

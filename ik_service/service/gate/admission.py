@@ -16,12 +16,12 @@ import logging
 import re
 import time
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ik_service.robots import RobotModel
 from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.batch_size import BoundedDict
-from ik_service.service.queue.errors import QueueFullError
+from ik_service.service.queue.errors import ClosedError, QueueFullError
 from ik_service.service.queue.fair_cap import Owner
 from ik_service.service.queue.queued_request import Expected
 from ik_service.service.queue.solve_request import SolveRequest
@@ -43,24 +43,18 @@ _SENDER_HEADERS = frozenset((b"x-api-key", b"authorization", b"content-type"))
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """Arrival of a request, from its headers.
 
     Attributes:
         at: Earliest time of the first byte, on the monotonic clock [s].
-        timeout_s: Longest wait of the caller, from `at` on [s].
+        deadline: Time until which the caller waits, on the same clock [s].
         sender: Path, API key, media type and size; requests of one sender are expected to be equal.
     """
 
     at: float
-    timeout_s: float
+    deadline: float
     sender: Hashable
-
-    @property
-    def time_left_s(self) -> float:
-        """Time until the deadline [s]; negative after it."""
-        return self.at + self.timeout_s - time.monotonic()
 
 
 class LoopLag:
@@ -77,9 +71,12 @@ class LoopLag:
         self._last_own, self._used = 0.0, 0.0  # CPU time of the last round, and total CPU time at the last tick [s]
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start to measure a loop, or wait for its next tick."""
-        self._due, self._used = time.monotonic() + TICK_S, time.thread_time()
-        self._timer = loop.call_later(TICK_S, self._tick, loop)
+        """Start to measure a loop; at a tick, measure the last round and wait for the next tick."""
+        now, used = time.monotonic(), time.thread_time()
+        if self._timer is not None:
+            self._last, self._last_own = now - self._due, used - self._used
+        self._due, self._used = now + TICK_S, used
+        self._timer = loop.call_later(TICK_S, self.start, loop)
 
     def stop(self) -> None:
         """Stop measuring."""
@@ -100,10 +97,6 @@ class LoopLag:
         """Return the part of `seconds()` used by the loop itself [s]; call only in the loop's thread."""
         return min(self.seconds, max(self._last_own, time.thread_time() - self._used))
 
-    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._last, self._last_own = time.monotonic() - self._due, time.thread_time() - self._used
-        self.start(loop)
-
 
 class Admission:
     """Admits requests or refuses them.
@@ -113,23 +106,29 @@ class Admission:
 
     Attributes:
         lag: Lag of the event loop.
+        draining: Whether the service is about to end; connections are then closed.
         pool: The solver pool; None before the start.
     """
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s, self.lag = timeout_s, LoopLag()
         self.pool: SolverPool | None = None
+        self.draining = False
         self._last: BoundedDict[Hashable, Expected] = BoundedDict(SENDERS_MOST)  # by sender
         self._refused, self._log_at = 0, 0.0
 
-    def arrives(self, path: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Arrival:
-        """Return the arrival of a request, just after its headers.
+    def admit(self, path: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Arrival:
+        """Return the arrival of a request, just after its headers, or refuse a request with a late answer.
 
         Args:
             path: Path of the request, not decoded.
             headers: Headers of the request, names in lower case.
+
+        Raises:
+            QueueFullError: The estimated wait is too long.
+            ExpiredError: The deadline has passed.
         """
-        timeout_s, sender = self._timeout_s, [path]
+        timeout_s, sender, lag_s = self._timeout_s, [path], self.lag.seconds
         for name, value in headers:
             if name in _SENDER_HEADERS:
                 sender.append(value)
@@ -137,35 +136,30 @@ class Admission:
                 sender.append(b"%d" % len(value.lstrip(b"0")))
             elif name == b"prefer" and (preferred := preferred_wait_s(value)) is not None:
                 timeout_s = min(timeout_s, preferred)
-        return Arrival(time.monotonic() - self.lag.seconds, timeout_s, tuple(sender))
-
-    def require_room(self, arrival: Arrival) -> None:
-        """Refuse a request with a late answer.
-
-        Raises:
-            QueueFullError: The estimated wait is too long.
-            ExpiredError: The deadline has passed.
-            ClosedError: The service is about to end.
-        """
-        if self.pool is None:
-            return
-        expected, lag_s = self._last.get(arrival.sender), LOOP_ROUNDS * self.lag.own_seconds
+        at = time.monotonic() - lag_s
+        arrival = Arrival(at, at + timeout_s, tuple(sender))
         try:
-            self.pool.require_room(expected, timeout_s=arrival.time_left_s, lag_s=lag_s)
+            if self.pool is not None:
+                way_s = LOOP_ROUNDS * self.lag.own_seconds if lag_s else 0.0
+                self.pool.require_room(self._last.get(arrival.sender), timeout_s=timeout_s - lag_s, lag_s=way_s)
+        except ClosedError:
+            pass  # the application answers with this error
         except QueueFullError as error:
             self._refused += 1
             if (now := time.monotonic()) >= self._log_at:
                 _logger.warning("Too much is asked: %d requests were refused unread lately. %s", self._refused, error)
                 self._refused, self._log_at = 0, now + LOG_S
             raise
+        return arrival
 
     def solver_timeout_s(self, arrival: Arrival) -> float:
         """Return the time for the solver, so that the answer is sent before the deadline [s]."""
-        return max(0.0, arrival.time_left_s - LOOP_ROUNDS_BACK * self.lag.seconds)
+        return max(0.0, arrival.deadline - time.monotonic() - LOOP_ROUNDS_BACK * self.lag.seconds)
 
     def remember(self, arrival: Arrival, robot: RobotModel, request: SolveRequest, owner: Owner) -> None:
         """Remember a request as the expected next request of its sender."""
-        self._last[arrival.sender] = Expected.like(robot, request, owner)
+        key = (robot.content_hash, request.batch_key)
+        self._last[arrival.sender] = Expected(key, request.problem_count, owner)
 
 
 def preferred_wait_s(value: bytes) -> float | None:

@@ -11,10 +11,13 @@ are released after the answer. The number of connections bounds the buffers of t
 
 import asyncio
 import logging
+import re
+import secrets
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from random import Random
 from typing import Any
 
 from starlette.middleware.cors import CORSMiddleware
@@ -23,8 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ik_service.service.errors import exceptions as api
 from ik_service.service.errors import problem_documents as problems
-from ik_service.service.errors.problem_documents import send_error
-from ik_service.service.errors.request_id import REQUEST_ID_HEADER, current_request_id, request_id
+from ik_service.service.errors.problem_documents import current_request_id, send_error
 from ik_service.service.gate.access import Access
 from ik_service.service.gate.admission import Admission, Arrival
 from ik_service.service.gate.logs import AccessLog
@@ -48,6 +50,9 @@ BODY_RATE, AHEAD_S = 2**26, 0.5
 """Bytes per second of long bodies of one API key, and how far ahead of that they may be [s]: 1 MB takes up to 1 ms."""
 DISCARDED_BYTES_MAX = 256 * 1024
 """Longest body [bytes] that is read and discarded to keep a connection open."""
+REQUEST_ID_HEADER = b"x-request-id"
+_VALID_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
+_RANDOM = Random(secrets.randbits(128))  # new ids are no secrets, and need no call into the kernel
 _CORS_METHODS = ("GET", "POST", "PUT", "DELETE")
 _CORS_HEADERS = ("Authorization", "Content-Type", "If-Match", "If-None-Match", "Prefer", "X-API-Key", "X-Request-ID")
 _CORS_EXPOSED = ("ETag", "Retry-After", "X-Request-ID")
@@ -58,6 +63,7 @@ _UNREAD = {
     QueueFullError: "More is asked than can be answered in time. The request was not read; try again later.",
     ExpiredError: "The deadline passed before the request could be read. Nothing was solved.",
 }
+_REFUSALS = (api.AccessError, api.BodyTooLargeError, api.RepeatedHeaderError, QueueFullError, ExpiredError)
 _NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 
 _logger = logging.getLogger(__name__)
@@ -73,9 +79,12 @@ class Gate:
         admission: Refuses solve requests by their headers alone.
         metrics: Counts all requests.
         log: Access log, with a line for every request except requests refused unread.
-        is_draining: Returns whether the service is about to end; connections are then closed.
 
     Attributes:
+        settings: The settings.
+        metrics: Counts all requests.
+        admission: Refuses solve requests by their headers alone; knows whether the service is about to end.
+        is_shared: Whether several API keys share the service.
         memory: Counts the bytes held by all requests.
         read_until: By API key: time at which the bytes read so far would have arrived at `BODY_RATE` [s].
     """
@@ -88,10 +97,9 @@ class Gate:
         admission: Admission,
         metrics: ServiceMetrics,
         log: AccessLog | None = None,
-        is_draining: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._app, self._admission, self._log, self._access = app, admission, log, Access(settings, bound_to)
-        self.settings, self.metrics, self.is_draining = settings, metrics, is_draining
+        self._app, self._log, self._access = app, log, Access(settings, bound_to)
+        self.settings, self.metrics, self.admission = settings, metrics, admission
         self.is_shared = is_shared = len(settings.keys) > 1
         self.memory = FairCap(settings.memory_bytes, "bytes of bodies and answers", "bytes", is_shared=is_shared)
         self.read_until = dict[Owner, float]()
@@ -110,7 +118,7 @@ class Gate:
         started = time.perf_counter()
         context = scope[CONTEXT] = RequestContext(self, scope, receive, send)
         current_request_id.set(context.id)
-        self.metrics.began()
+        self.metrics.open_requests += 1
         try:
             await self._behind(scope, context.receive, context.send)
         finally:
@@ -122,14 +130,18 @@ class Gate:
         return None
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; answer failures not answered by a route or handler."""
+        """Answer a request; answer refusals, and failures not answered by a route or handler."""
         context = context_of(scope)
         try:
-            await self._admit(scope, receive, send)
+            try:
+                self._admit(scope, context)
+            except _REFUSALS as error:
+                return await self._refuse(error, scope, receive, send)
+            await self._app(scope, receive, send)
         except ClientDisconnect:
             context.status = CLIENT_GONE
         except asyncio.CancelledError:
-            if context.status or not self.is_draining():
+            if context.status or not self.admission.draining:
                 raise
             await send_error(ClosedError("The service is shutting down."), scope, receive, send)
         except Exception as error:
@@ -138,63 +150,57 @@ class Gate:
                 await send_error(error, scope, receive, send)
             elif context.is_open:
                 raise  # the server closes the connection: half an answer must not look complete
-
-    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse a request by its headers, or pass the request to the application."""
-        context, is_http = context_of(scope), scope["type"] == "http"
-        is_post = is_http and scope["method"] == "POST"
-        is_counted = is_http and not scope["path"].startswith("/health/")
-        try:
-            if is_post and scope["path"].endswith("/solve"):
-                path = scope.get("raw_path") or scope["path"].encode()
-                context.arrival = self._admission.arrives(path, scope["headers"])
-                self._admission.require_room(context.arrival)
-        except ClosedError:
-            pass  # the application answers with this error
-        except (QueueFullError, ExpiredError) as error:
-            return await self._answer_unread(error, scope, receive, send)
-        try:
-            if is_http:
-                advice = "Split the problems over several requests." if is_post else "That is the most for any body."
-                context.limit_body(self.settings.max_body_bytes, advice)
-            _require_single(scope["headers"])
-            context.owner = self._access.key_name(scope)
-            if is_counted:
-                self._under_way.acquire(context.owner)
-        except (api.AccessError, api.BodyTooLargeError, api.RepeatedHeaderError) as error:
-            return await send_error(error, scope, receive, send)
-        except QueueFullError as error:
-            self.metrics.refused(error.reason)
-            return await send_error(error, scope, receive, send)
-        try:
-            return await self._app(scope, receive, send)
         finally:
-            if is_counted:
+            if context.is_counted:
                 self._under_way.release(context.owner)
+        return None
 
-    async def _answer_unread(
-        self, error: QueueFullError | ExpiredError, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        """Refuse a request by its headers; the server discards a short body of known length."""
-        self.metrics.refused(error.reason if isinstance(error, QueueFullError) else "deadline")
-        context, headers = context_of(scope), dict(scope["headers"])
-        context.is_unread = True
+    def _admit(self, scope: Scope, context: "RequestContext") -> None:
+        """Refuse a request by its headers, by one of `_REFUSALS`."""
+        is_http, path, headers = scope["type"] == "http", scope["path"], scope["headers"]
+        is_post = is_http and scope["method"] == "POST"
+        if is_post and path.endswith("/solve"):
+            try:
+                context.arrival = self.admission.admit(scope.get("raw_path") or path.encode(), headers)
+            except (QueueFullError, ExpiredError):
+                context.is_unread = True
+                raise
+        if is_http:
+            advice = "Split the problems over several requests." if is_post else "That is the most for any body."
+            context.limit_body(self.settings.max_body_bytes, advice)
+        once = [name for name, _ in headers if name in _SENT_ONCE]
+        for name in once:
+            if once.count(name) > 1:  # a reader could overlook the second header
+                raise api.RepeatedHeaderError(f"The request has {once.count(name)} {name.decode()} headers. Send one.")
+        context.owner = self._access.key_name(scope)
+        if is_http and not path.startswith("/health/"):
+            self._under_way.acquire(context.owner)
+            context.is_counted = True
+
+    async def _refuse(self, error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a refusal by the headers; the server discards an unread body if it is short and of known length."""
+        context = context_of(scope)
+        if isinstance(error, (QueueFullError, ExpiredError)):
+            self.metrics.refused(error.reason if isinstance(error, QueueFullError) else "deadline")
+        if not context.is_unread:
+            return await send_error(error, scope, receive, send)
         error.args = (next(text for kind, text in _UNREAD.items() if isinstance(error, kind)),)
-        response = problems.error_response(error)
-        length = headers.get(b"content-length", b"")
-        if not length.isdigit() or int(length) > DISCARDED_BYTES_MAX or b"expect" in headers:
+        response, length = problems.error_response(error), context.headers.get(b"content-length", b"")
+        if not length.isdigit() or int(length) > DISCARDED_BYTES_MAX or b"expect" in context.headers:
             response.headers["Connection"] = "close"
-        await response(scope, receive, send)
+        return await response(scope, receive, send)
 
 
 class RequestContext:
     """Context of one request: receives the body and sends the answer, within the limits of the gate.
 
     Attributes:
-        id: Id of the request.
+        headers: Headers by name; of a repeated header the first.
+        id: Id of the request: from its header if valid, else a new one.
         owner: Name of the API key; None without a key, or before the key is checked.
         arrival: Time and sender; solve requests only.
         is_unread: Whether admission has refused the request by its headers.
+        is_counted: Whether the request counts as under way.
         held: Bytes held by the request.
         status: Status of the answer; 0 before the answer begins.
         is_open: Whether the answer has begun and not ended.
@@ -202,13 +208,14 @@ class RequestContext:
 
     def __init__(self, gate: Gate, scope: Scope, receive: Receive, send: Send) -> None:
         self._gate, self._receive, self._send = gate, receive, send
-        self._headers: list[tuple[bytes, bytes]] = scope["headers"]
-        self.id = request_id(_header(self._headers, REQUEST_ID_HEADER))
-        self._closes = gate.is_draining()
+        self.headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+        given = self.headers.get(REQUEST_ID_HEADER, b"")
+        self.id = given.decode() if _VALID_ID.fullmatch(given) else f"{_RANDOM.getrandbits(64):016x}"
+        self._closes = gate.admission.draining
         self.owner: Owner = None
         self.arrival: Arrival | None = None
-        self.held = self.status = self._body_bytes = 0
-        self.is_unread = self.is_open = False
+        self.held = self._counted = self.status = self._body_bytes = 0
+        self.is_unread = self.is_counted = self.is_open = False
         self._body_most, self._advice = 0, ""
         self._body_end: float | None = 0.0 if scope["type"] == "http" else None  # [s]; None after the body
         self._replacement: bytes | None = None
@@ -225,12 +232,12 @@ class RequestContext:
             BodyTooLargeError: Content-Length is larger; `receive` raises the same error if more bytes arrive.
         """
         self._body_most, self._advice = most, advice
-        length = _header(self._headers, b"content-length") or b""
-        self._check_body(int(length) if length.isdigit() else 0)
+        length = self.headers.get(b"content-length", b"")
+        if length.isdigit() and int(length) > most:
+            raise self._body_too_large()
 
-    def _check_body(self, size: int) -> None:
-        if size > self._body_most:
-            raise api.BodyTooLargeError(f"The body is larger than {self._body_most} bytes. {self._advice}")
+    def _body_too_large(self) -> api.BodyTooLargeError:
+        return api.BodyTooLargeError(f"The body is larger than {self._body_most} bytes. {self._advice}")
 
     async def receive(self) -> Message:
         """Return the next message; the time for the body is limited, the wait for the disconnect is not."""
@@ -246,7 +253,8 @@ class RequestContext:
         if message["type"] == "http.request":
             amount = len(message.get("body", b""))
             self._body_bytes += amount
-            self._check_body(self._body_bytes)
+            if self._body_bytes > self._body_most:
+                raise self._body_too_large()
             self.reserve(amount)
             if self._body_bytes > UNCOUNTED_BYTES:
                 await asyncio.sleep(self.rest_s(amount))
@@ -273,19 +281,23 @@ class RequestContext:
             ShareExhaustedError: Requests of this API key would exceed its share.
             QueueFullError: All requests together would exceed the budget.
         """
-        more = _counted(self.held + amount) - _counted(self.held)
-        if more:
+        held = self.held + amount
+        if held > max(UNCOUNTED_BYTES, self._counted):
             try:
-                self._gate.memory.acquire(self.owner, more)
+                self._gate.memory.acquire(self.owner, held - self._counted)
             except QueueFullError as error:
                 self._gate.metrics.refused(error.reason)
                 raise
-        self.held += amount
+            self._counted = held
+        self.held = held
 
     def release(self, amount: int) -> None:
         """Hold fewer bytes."""
-        self._gate.memory.release(self.owner, _counted(self.held) - _counted(self.held - amount))
         self.held -= amount
+        counted = self.held if self.held > UNCOUNTED_BYTES else 0
+        if counted < self._counted:
+            self._gate.memory.release(self.owner, self._counted - counted)
+            self._counted = counted
 
     @contextmanager
     def reserved(self, amount: int) -> Iterator[None]:
@@ -317,9 +329,9 @@ class RequestContext:
         if kind in ("http.response.start", "websocket.http.response.start"):
             self.status, self.is_open = message["status"], True
             headers = [*message.get("headers", ()), (REQUEST_ID_HEADER, self.id.encode()), _NO_SNIFFING]
-            if self._closes and _header(headers, b"connection") is None:
+            if self._closes and b"connection" not in dict(headers):
                 headers.append((b"connection", b"close"))
-            if self.status >= 400 and _header(headers, b"content-type") != problems.PROBLEM_MEDIA_TYPE.encode():
+            if self.status >= 400 and dict(headers).get(b"content-type") != problems.PROBLEM_MEDIA_TYPE.encode():
                 problem = problems.framework_kind(self.status)
                 response = problems.problem_response(problem, problem.detail or f"{problem.title}.")
                 kept = [field for field in headers if not field[0].lower().startswith((b"content-", b"transfer-"))]
@@ -344,19 +356,3 @@ def context_of(scope: Mapping[str, Any]) -> RequestContext:
     context = scope[CONTEXT]
     assert isinstance(context, RequestContext)  # put there by the gate
     return context
-
-
-def _counted(held: int) -> int:
-    return held if held > UNCOUNTED_BYTES else 0
-
-
-def _header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:
-    return next((value for key, value in headers if key == name), None)
-
-
-def _require_single(headers: Iterable[tuple[bytes, bytes]]) -> None:
-    """Refuse repeated headers of API keys and preconditions: a reader could overlook the second header."""
-    names = [name.decode() for name, _ in headers if name in _SENT_ONCE]
-    for name in names:
-        if names.count(name) > 1:
-            raise api.RepeatedHeaderError(f"The request has {names.count(name)} {name} headers. Send one.")

@@ -17,7 +17,7 @@ import structlog
 from starlette.types import Scope
 from structlog.typing import Processor
 
-from ik_service.service.errors.request_id import current_request_id
+from ik_service.service.errors.problem_documents import current_request_id
 from ik_service.settings import ServiceSettings
 
 _QUIET = ("/health/", "/metrics")

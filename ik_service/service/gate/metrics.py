@@ -67,6 +67,9 @@ class ServiceMetrics(PoolObserver):
     Args:
         is_served: Returns whether the catalog has a robot of this name.
         is_shared: Whether this process is one of several workers; prometheus_client then keeps values in files.
+
+    Attributes:
+        open_requests: Number of requests that are being answered.
     """
 
     def __init__(self, is_served: Callable[[str], bool], *, is_shared: bool = False) -> None:
@@ -93,8 +96,8 @@ class ServiceMetrics(PoolObserver):
         self._requests = Counter(
             "ik_service_requests", "Requests answered.", ["method", "route", "status"], registry=registry
         )
-        self._open_count = 0
-        self._read[self._gauge("requests_open", "Requests that are being answered.")] = lambda: self._open_count
+        self.open_requests = 0
+        self._read[self._gauge("requests_open", "Requests that are being answered.")] = lambda: self.open_requests
         self._request_time = _histogram("request_seconds", "Time to answer a request [s].", "route", _FAST, registry)
         self._problems = Counter(
             "ik_service_problems", "Problems solved, by how their solve ended.", ["robot", "status"], registry=registry
@@ -170,13 +173,9 @@ class ServiceMetrics(PoolObserver):
         self._labelled.cache_clear()
 
     # ------------------------------------------------------------------ of requests
-    def began(self) -> None:
-        """Count the begin of a request."""
-        self._open_count += 1
-
     def answered(self, scope: Scope, status: int, seconds: float, *, is_unread: bool = False) -> None:
         """Count an answered request."""
-        self._open_count -= 1
+        self.open_requests -= 1
         method = scope.get("method", "WEBSOCKET")
         route = SOLVE_ROUTE if is_unread else getattr(scope.get("route"), "path", "(none)")
         self._labelled(self._requests, method if method in _METHODS else "(other)", route, status).inc()

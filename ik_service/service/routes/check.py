@@ -78,7 +78,7 @@ def _effort(spheres: BodySpheres, world: World | None) -> int:
     """Return how many distances of a configuration are computed."""
     counts = np.diff(spheres.link_start)
     pairs = counts[spheres.pairs].prod(axis=1)
-    return int(pairs.sum()) + len(spheres.radii) * (1 + counted_objects(world))
+    return int(pairs.sum()) + len(spheres.radii) * (1 if world is None else 1 + counted_objects(world))
 
 
 def _working_bytes(_robot: RobotModel, asked: _AskedCheck) -> int:

@@ -1,16 +1,20 @@
-"""Health routes for supervisors: alive as long as the process answers and its solver works, ready once it solved."""
+"""Health routes for supervisors, and metrics for Prometheus.
+
+A service is alive as long as the process answers and its solver works, and ready once it has solved.
+"""
 
 from typing import Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import BaseModel
+from starlette.responses import Response
 
 from ik_service.service.errors.exceptions import NotReadyError
 from ik_service.service.errors.problem_schema import problem_answers
 from ik_service.service.queue.errors import ClosedError, SolverLostError
 from ik_service.service.routes.state import ServiceState, State
 
-router = APIRouter(prefix="/health", tags=["health"])
+router = APIRouter(tags=["health"])
 
 STUCK_S = 300.0
 """No batch takes so long, with compilation: a solver that takes longer is considered lost."""
@@ -22,19 +26,19 @@ class Health(BaseModel):
     status: Literal["live", "ready"]
 
 
-@router.head("/live", include_in_schema=False)
-@router.get("/live", summary="Is the process up?", responses=problem_answers(503))
+@router.head("/health/live", include_in_schema=False)
+@router.get("/health/live", summary="Is the process up?", responses=problem_answers(503))
 async def live(state: State) -> Health:
     """Answer 200 as long as the process does and its solver has not been lost; restart it when this fails."""
     require_solver(state)
     return Health(status="live")
 
 
-@router.head("/ready", include_in_schema=False)
-@router.get("/ready", summary="Can it solve now?", responses=problem_answers(503))
+@router.head("/health/ready", include_in_schema=False)
+@router.get("/health/ready", summary="Can it solve now?", responses=problem_answers(503))
 async def ready(state: State) -> Health:
     """Answer 200 once kernels are loaded and first problems are solved, until the service ends; send no work else."""
-    if state.draining:
+    if state.admission.draining:
         raise ClosedError("The service is shutting down.")
     if not state.warm_up.done():
         raise NotReadyError("The service is starting: kernels are being loaded.")
@@ -44,11 +48,27 @@ async def ready(state: State) -> Health:
     return Health(status="ready")
 
 
+@router.head("/metrics", include_in_schema=False)
+@router.get(
+    "/metrics",
+    summary="Metrics for Prometheus",
+    response_class=Response,
+    responses={
+        200: {"description": "Prometheus text or OpenMetrics.", "content": {"text/plain": {}}},
+        **problem_answers(401, 403),
+    },
+)
+def get_metrics(request: Request, state: State) -> Response:
+    """Tell about requests, queue and solves; open on loopback addresses, elsewhere by API key."""
+    content, media_type = state.metrics.render(request.headers.get("accept", ""))
+    return Response(content, headers={"Content-Type": media_type})
+
+
 def require_solver(state: ServiceState) -> None:
     """Check that the solver works, unless the service ends.
 
     Raises:
         SolverLostError: Its thread has ended, or hangs in a batch.
     """
-    if not state.draining and state.pool.solving_s > STUCK_S:
+    if not state.admission.draining and state.pool.solving_s > STUCK_S:
         raise SolverLostError("The solver has ended, or does not come back from a batch. Restart the service.")

@@ -12,10 +12,9 @@ from starlette.responses import Response
 
 from ik_service.robots import RobotModel, World
 from ik_service.service.codecs.codec import Codec
-from ik_service.service.codecs.media_types import document_codecs
+from ik_service.service.codecs.media_types import codecs_of
 from ik_service.service.gate.answers import PacedResponse, wait_for
 from ik_service.service.gate.gate import context_of
-from ik_service.service.routes.body_reading import read_asked
 from ik_service.service.routes.state import ServiceState
 
 Asked = TypeVar("Asked")
@@ -41,11 +40,10 @@ class HostCalculation(Generic[Asked]):
 
     async def respond(self, robot: str, request: Request, state: ServiceState) -> Response:
         """Answer a request about a robot."""
-        model, kept = await state.robot(robot), await state.worlds()
-        codec, output_codec = document_codecs(request.headers, self.subject)
-        body = await request.body()
+        model, kept = await state.robot(robot), (await state.world_refresh.current()).worlds
+        codec, output_codec = codecs_of(request.headers, documents=self.subject)
         context = context_of(request.scope)
-        asked = await read_asked(request, state, codec, body, lambda document: self.read(model, document, kept))
+        asked = await state.read(request, codec, lambda document: self.read(model, document, kept))
         context.reserve_answer(self.answer_bytes(model, asked, output_codec.is_binary))
         with context.reserved(self.working_bytes(model, asked)):
             making = state.side_threads.run(context.owner, self.answer, robot, model, asked, output_codec)

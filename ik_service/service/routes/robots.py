@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from ik_service.robots import builtin_urdf
 from ik_service.robots.readers.xml_reader import MAX_BYTES
-from ik_service.service.catalog.entries import Precondition, ServedRobot
+from ik_service.service.catalog.entries import ServedRobot
 from ik_service.service.catalog.uploaded_urdf import with_choices
 from ik_service.service.codecs.media_types import require_uncompressed
 from ik_service.service.documents.robot import robot_body, robot_summary
@@ -119,8 +119,7 @@ async def put_robot(
     collision: CollisionShapes = None,
 ) -> Response:
     """Serve a robot from now on, and after a restart. Requests under way go on with the one they began with."""
-    state.catalog.require_changeable(robot)
-    state.require_uploader(request.scope, "robot")
+    state.require_uploader(request.scope, state.catalog, robot)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in URDF_MEDIA_TYPES:
         raise MediaTypeError(f"The body's Content-Type is {media_type[:100]!r}. Send a URDF as '{URDF_MEDIA_TYPE}'.")
@@ -143,9 +142,5 @@ async def put_robot(
 )
 async def delete_robot(robot: NewName, request: Request, state: State, if_match: IfMatch = None) -> None:
     """Stop serving a robot that was put; requests under way go on."""
-    state.catalog.require_changeable(robot)
-    state.require_uploader(request.scope, "robot")
-    precondition = Precondition(if_match, owner=context_of(request.scope).owner)
-    deleting = state.catalog_thread.run(precondition.owner, state.catalog.delete, robot, precondition)
-    await asyncio.shield(deleting)
+    await state.delete(request.scope, state.catalog, robot, if_match)
     state.metrics.forget(robot)

@@ -1,27 +1,54 @@
 """`POST /v1/robots/{robot}/solve`: targets in, joint configurations out."""
 
 import time
-from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 from fastapi import APIRouter, Request
+from fastapi.routing import APIRoute
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
-from ik_service.robots import RobotModel, World
-from ik_service.service.codecs.codec import Document
-from ik_service.service.codecs.media_types import answer_codec, request_codec
+from ik_service.service.codecs.media_types import codecs_of
 from ik_service.service.documents.answer_size import BLOCKING_ANSWER_BYTES, solve_bytes
 from ik_service.service.documents.solve_answer import answer_document
-from ik_service.service.documents.solve_request import DecodedSolve, read_solve
+from ik_service.service.documents.solve_request import read_solve
 from ik_service.service.errors.exceptions import faulty_field
 from ik_service.service.errors.problem_schema import problem_answers
 from ik_service.service.gate.answers import PacedResponse, wait_for
 from ik_service.service.gate.gate import context_of
 from ik_service.service.queue.errors import ExpiredError
-from ik_service.service.routes.body_reading import read_asked
-from ik_service.service.routes.direct_route import DirectRoute
 from ik_service.service.routes.openapi import solve_answer_content, solve_parameters, solve_request_body
-from ik_service.service.routes.state import RobotName, State
+from ik_service.service.routes.state import RobotName, State, service_state
 from ik_service.service.schema.solve import SolveAnswerBody
+
+
+class DirectRoute(APIRoute):
+    """Route without the dependency injection of FastAPI, for the busiest routes.
+
+    It calls its endpoint with the request, the shared state and the parameters of the path, which are strings.
+    The OpenAPI document comes from the signature of the endpoint, which may have no other parameters. Dependencies of a
+    router or of the application do not run; keys and limits are checked by the ASGI layers.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        needs = self.dependant
+        others = [*needs.query_params, *needs.header_params, *needs.cookie_params, *needs.body_params]
+        others += [field for field in needs.path_params if field.field_info.annotation is not str]
+        if others or [dependency.call for dependency in needs.dependencies] != [service_state]:
+            raise TypeError(f"{self.path} needs more than a DirectRoute gives: the request, the state and strings.")
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["method"] not in (self.methods or ()):
+            return await super().handle(scope, receive, send)
+        request = Request(scope, receive, send)
+        state = scope["app"].state.service  # as of `service_state`
+        response = await self.endpoint(request=request, state=state, **scope["path_params"])
+        await response(scope, receive, send)
+        return None
+
 
 router = APIRouter(prefix="/v1", tags=["solve"], route_class=DirectRoute)
 
@@ -48,11 +75,10 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
     context = context_of(request.scope)
     arrival, owner = context.arrival, context.owner
     assert arrival is not None  # the gate notes it for all requests to solve
-    model, kept = await state.robot(robot, request.headers.get("if-match")), await state.worlds()
-    codec = request_codec(request.headers)
-    output_codec = answer_codec(request.headers, codec)
-    body = await request.body()
-    decoded = await read_asked(request, state, codec, body, lambda document: _read(document, model, kept))
+    model = await state.robot(robot, request.headers.get("if-match"))
+    kept = (await state.world_refresh.current()).worlds
+    codec, output_codec = codecs_of(request.headers)
+    decoded = await state.read(request, codec, lambda document: read_solve(document, model, kept))
     if output_codec.is_flat and "islands" in decoded.include:
         raise faulty_field("/include", "unknown_option", f"{output_codec.media_type} cannot hold islands.")
     asked, (size, array_bytes) = decoded.request, solve_bytes(model, decoded, output_codec)
@@ -62,20 +88,11 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
     timeout_s = state.admission.solver_timeout_s(arrival)
     solving = state.bridge.solve(model, asked, timeout_s=timeout_s, label=robot, owner=owner)
     answer = await wait_for(request, solving)
-    if arrival.time_left_s < 0.0:
+    if arrival.deadline < time.monotonic():
         raise ExpiredError("The deadline passed before the answer could be sent.")
-
-    def document() -> Document:
-        total_ms = 1e3 * (time.monotonic() - arrival.at)
-        return answer_document(model, robot, decoded, answer, total_ms, is_binary=output_codec.is_binary)
-
+    is_binary, media_type = output_codec.is_binary, output_codec.media_type
+    make = partial(answer_document, model, robot, decoded, answer, arrived_at=arrival.at, is_binary=is_binary)
     if size <= BLOCKING_ANSWER_BYTES:
-        return Response(output_codec.encode(document()), media_type=output_codec.media_type)
-    making = state.side_threads.run(owner, lambda: output_codec.encode_in_pieces(document()))
-    return PacedResponse(await wait_for(request, making), media_type=output_codec.media_type)
-
-
-def _read(document: object, robot: RobotModel, kept: Mapping[str, World]) -> DecodedSolve:
-    decoded = read_solve(document, robot, kept)
-    _ = decoded.request.batch_key  # looks at all rows: found here, large ones do not hold up the event loop
-    return decoded
+        return Response(output_codec.encode(make()), media_type=media_type)
+    making = state.side_threads.run(owner, lambda: output_codec.encode_in_pieces(make()))
+    return PacedResponse(await wait_for(request, making), media_type=media_type)

@@ -3,21 +3,23 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Header, Path, Request
 from starlette.types import Scope
 
-from ik_service.robots import RobotModel, World
-from ik_service.service.catalog.catalog_refresh import CatalogRefresh
+from ik_service.robots import RobotModel
+from ik_service.service.catalog.catalog import Catalog, CatalogRefresh
 from ik_service.service.catalog.entries import Precondition
 from ik_service.service.catalog.robot_catalog import RobotCatalog
 from ik_service.service.catalog.world_catalog import WorldCatalog
+from ik_service.service.codecs.codec import Codec
 from ik_service.service.errors.exceptions import KeyRightsError, MissingKeyError
 from ik_service.service.gate.admission import Admission
+from ik_service.service.gate.answers import wait_for
 from ik_service.service.gate.gate import context_of
 from ik_service.service.gate.metrics import ServiceMetrics
 from ik_service.service.gate.stream_session import StreamSession
@@ -37,6 +39,8 @@ POOL_END_S = 5.0
 """How long the end of the service waits for the solver's thread."""
 
 _logger = logging.getLogger(__name__)
+
+Asked = TypeVar("Asked")
 
 
 class ServiceState:
@@ -61,7 +65,6 @@ class ServiceState:
         catalog_refresh: Keeps the catalog of robots up to date.
         world_refresh: Keeps that of worlds up to date.
         streams: Streams that are open.
-        draining: Whether the service is about to end and is no longer ready.
         bridge: Between the application's event loop and the solver thread.
     """
 
@@ -85,13 +88,12 @@ class ServiceState:
         self.catalog_refresh = CatalogRefresh(catalog)
         self.bridge = LoopBridge(pool)
         self.streams: set[StreamSession] = set()
-        self.draining = False
 
     @property
     def is_ready(self) -> bool:
         """Return whether the service is ready: the first solves succeeded, and the service is not about to end."""
         done = self.warm_up.done() and not self.warm_up.cancelled() and self.warm_up.exception() is None
-        return done and not self.draining
+        return done and not self.admission.draining
 
     async def robot(self, name: str, if_match: str | None = None) -> RobotModel:
         """Return the model of a robot that is served.
@@ -109,22 +111,58 @@ class ServiceState:
             Precondition(if_match).check("robot", name, served)
         return served.model
 
-    async def worlds(self) -> Mapping[str, World]:
-        """Return the worlds that are kept."""
-        return (await self.world_refresh.current()).worlds
+    async def read(self, request: Request, codec: Codec, check: Callable[[Any], Asked]) -> Asked:
+        """Return what the body of a request asks for.
 
-    def require_uploader(self, scope: Scope, noun: str) -> None:
-        """Refuse a caller who may not put or delete what the noun says.
+        Reading and checking are beside the event loop where the document may be large; checking alone is where there is
+        a world, since a short body may name one of 4096 objects, or have 256 of its own.
+
+        Args:
+            request: The request.
+            codec: Codec of the body.
+            check: Returns what a decoded document asks for.
 
         Raises:
+            ClientDisconnect: The caller has disconnected.
+            QueueFullError: There is no memory for the document.
+        """
+        body, context = await request.body(), context_of(request.scope)
+        limit, side, owner = self.max_body_bytes, self.side_threads, context.owner
+        query = request.scope["query_string"].decode("latin-1")
+        if len(body) <= codec.blocking_bytes:
+            decoded_bytes = codec.decoded_bytes(body, limit)
+        else:  # counting takes 1 ms for each megabyte
+            with context.reserved(len(body)):
+                decoded_bytes = await wait_for(request, side.run(owner, codec.decoded_bytes, body, limit))
+        if decoded_bytes > codec.blocking_bytes:
+            with context.reserved(decoded_bytes):
+                return await wait_for(request, side.run(owner, lambda: check(codec.decode(body, query, limit))))
+        document = codec.decode(body, query, limit)
+        if isinstance(document, dict) and document.get("world") is not None:
+            return await wait_for(request, side.run(owner, check, document))
+        return check(document)
+
+    def require_uploader(self, scope: Scope, catalog: Catalog[Any], name: str) -> None:
+        """Refuse a caller who may not put or delete an entry of this name.
+
+        Raises:
+            UploadsDisabledError: This service accepts no changes of the catalog.
+            InputError: The name is invalid or built in.
             MissingKeyError: The caller has no API key.
             KeyRightsError: The API key may not do this.
         """
-        name = context_of(scope).owner
-        if name is None:
-            raise MissingKeyError(f"{noun.capitalize()}s are put and deleted by API key only.")
-        if self.uploaders is not None and name not in self.uploaders:
-            raise KeyRightsError(f"API key '{name}' may not put or delete {noun}s.")
+        catalog.require_changeable(name)
+        owner = context_of(scope).owner
+        if owner is None:
+            raise MissingKeyError(f"{catalog.noun.capitalize()}s are put and deleted by API key only.")
+        if self.uploaders is not None and owner not in self.uploaders:
+            raise KeyRightsError(f"API key '{owner}' may not put or delete {catalog.noun}s.")
+
+    async def delete(self, scope: Scope, catalog: Catalog[Any], name: str, if_match: str | None) -> None:
+        """Delete an entry of a catalog; errors as in `require_uploader` and `Catalog.delete`."""
+        self.require_uploader(scope, catalog, name)
+        owner = context_of(scope).owner
+        await asyncio.shield(self.catalog_thread.run(owner, catalog.delete, name, Precondition(if_match, owner=owner)))
 
     async def end_streams(self) -> None:
         """End all streams, each with the close code of a server that goes away."""
@@ -137,7 +175,7 @@ class ServiceState:
 
     async def end(self) -> None:
         """End streams, solver and threads."""
-        self.draining = True
+        self.admission.draining = True
         self.admission.lag.stop()
         await self.end_streams()
         await _close_pool(self.pool)

@@ -23,16 +23,12 @@ async def stream(websocket: WebSocket, robot: str) -> None:
         state.metrics.refused(error.reason)
         raise
     try:
-        await _serve(websocket, robot, state)
+        session = StreamSession(websocket, robot, await state.robot(robot), state.bridge)
+        await websocket.accept(STREAM_PROTOCOL if STREAM_PROTOCOL in websocket.scope["subprotocols"] else None)
+        state.streams.add(session)
+        try:
+            await session.run()
+        finally:
+            state.streams.discard(session)
     finally:
         state.stream_cap.release(owner)
-
-
-async def _serve(websocket: WebSocket, robot: str, state: ServiceState) -> None:
-    session = StreamSession(websocket, robot, await state.robot(robot), state.bridge)
-    await websocket.accept(STREAM_PROTOCOL if STREAM_PROTOCOL in websocket.scope["subprotocols"] else None)
-    state.streams.add(session)
-    try:
-        await session.run()
-    finally:
-        state.streams.discard(session)

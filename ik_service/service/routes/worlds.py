@@ -13,11 +13,11 @@ from starlette.responses import Response
 
 from ik_service.robots import DistanceGrid
 from ik_service.robots.readers.world_file import world_document
-from ik_service.service.catalog.entries import KeptWorld, Precondition
+from ik_service.service.catalog.entries import KeptWorld
 from ik_service.service.catalog.world_catalog import KEPT_LIMITS, world_text
 from ik_service.service.codecs.codec import Codec
 from ik_service.service.codecs.json_codec import JsonCodec
-from ik_service.service.codecs.media_types import answer_codec, document_codecs
+from ik_service.service.codecs.media_types import answer_codec, codecs_of
 from ik_service.service.documents.envelope import read_envelope
 from ik_service.service.documents.objects import read_objects
 from ik_service.service.errors.exceptions import BodyTooLargeError, NotAcceptableError
@@ -61,7 +61,8 @@ async def get_world(world: WorldName, request: Request, state: State, condition:
     kept = (await state.world_refresh.current(world)).entry(world)
     if condition.is_known("world", world, kept):
         return Response(status_code=304, headers={"ETag": kept.etag})
-    content = await state.side_threads.run(context_of(request.scope).owner, _content, kept, codec)
+    owner = context_of(request.scope).owner
+    content = await state.side_threads.run(owner, lambda: codec.encode(world_document(kept.world)))
     return Response(content, headers={"ETag": kept.etag}, media_type=codec.media_type)
 
 
@@ -77,9 +78,8 @@ async def get_world(world: WorldName, request: Request, state: State, condition:
 )
 async def put_world(world: WorldName, request: Request, state: State, condition: Condition) -> Response:
     """Keep a world from now on, and after a restart. Requests under way go on with the one they began with."""
-    state.world_catalog.require_changeable(world)
-    state.require_uploader(request.scope, "world")
-    codec, output_codec = document_codecs(request.headers, "A world")
+    state.require_uploader(request.scope, state.world_catalog, world)
+    codec, output_codec = codecs_of(request.headers, documents="A world")
     body, owner = await request.body(), context_of(request.scope).owner
     with context_of(request.scope).reserved(codec.decoded_bytes(body, state.max_body_bytes)):
         text = await state.side_threads.run(owner, _read, codec, body)
@@ -99,11 +99,7 @@ async def put_world(world: WorldName, request: Request, state: State, condition:
 )
 async def delete_world(world: WorldName, request: Request, state: State, if_match: IfMatch = None) -> None:
     """Stop keeping a world; requests under way go on."""
-    state.world_catalog.require_changeable(world)
-    state.require_uploader(request.scope, "world")
-    precondition = Precondition(if_match, owner=context_of(request.scope).owner)
-    deleting = state.catalog_thread.run(precondition.owner, state.world_catalog.delete, world, precondition)
-    await asyncio.shield(deleting)
+    await state.delete(request.scope, state.world_catalog, world, if_match)
 
 
 def _read(codec: Codec, body: bytes) -> bytes:
@@ -113,10 +109,6 @@ def _read(codec: Codec, body: bytes) -> bytes:
     if len(text) > MAX_KEPT_BYTES:
         raise BodyTooLargeError(f"The world has {len(text)} bytes as MessagePack. Allowed: {MAX_KEPT_BYTES}.")
     return text
-
-
-def _content(kept: KeptWorld, codec: Codec) -> bytes:
-    return codec.encode(world_document(kept.world))
 
 
 def _summary(name: str, kept: KeptWorld) -> WorldSummary:

@@ -5,8 +5,7 @@ import threading
 
 import pytest
 
-from ik_service.service.catalog import catalog_refresh
-from ik_service.service.catalog.catalog_refresh import CatalogRefresh
+from ik_service.service.catalog.catalog import CatalogRefresh
 from tests.bounded import PATIENCE_S
 
 
@@ -52,7 +51,7 @@ def run(catalog, ask):
 def test_requests_do_not_wait_for_what_they_do_not_miss_nor_long_for_what_nobody_has_put(
     catalog, monkeypatch, name, wait_s
 ):
-    monkeypatch.setattr(catalog_refresh, "MISSING_WAIT_S", wait_s)
+    monkeypatch.setattr("ik_service.service.catalog.catalog.MISSING_WAIT_S", wait_s)
 
     async def ask(refresh):
         return set((await refresh.current(name)).names)
@@ -61,7 +60,7 @@ def test_requests_do_not_wait_for_what_they_do_not_miss_nor_long_for_what_nobody
 
 
 def test_a_request_for_what_has_just_been_put_waits_for_it(catalog, monkeypatch):
-    monkeypatch.setattr(catalog_refresh, "MISSING_WAIT_S", PATIENCE_S)
+    monkeypatch.setattr("ik_service.service.catalog.catalog.MISSING_WAIT_S", PATIENCE_S)
 
     async def ask(refresh):
         asked = asyncio.create_task(refresh.current("arm"))

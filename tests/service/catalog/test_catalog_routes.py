@@ -10,7 +10,7 @@ import pytest
 from ik_service import load_robot
 from ik_service.robots import builtin_urdf, load_urdf
 from ik_service.robots.readers.xml_reader import MAX_ATTRIBUTE_LENGTH, MAX_BYTES
-from ik_service.service.catalog.robot_catalog import RobotCatalog, robot_store
+from ik_service.service.catalog.robot_catalog import RobotCatalog
 from ik_service.service.schema.limits import MAX_LOOP_COUNT
 from tests.bounded import PATIENCE_S
 from tests.constraints import rounded
@@ -121,7 +121,7 @@ def test_constraints_are_ignored_where_that_is_asked_for_also_after_a_restart(op
         put = open_client.put(ignoring, content=BROKEN, headers=XML)
         assert (put.status_code, put.json()["loops"], put.json()["warnings"]) == (200, [], [])
         assert put.headers["etag"] != read.headers["etag"]
-        assert RobotCatalog({}, robot_store(folder)).entry("linkage").model.loops == ()
+        assert RobotCatalog({}, folder).entry("linkage").model.loops == ()
         text = open_client.get(f"{LINKAGE}/urdf").content
         for url in (LINKAGE, ignoring):  # what is given back stands for the same robot
             again = open_client.put(url, content=text, headers=XML)

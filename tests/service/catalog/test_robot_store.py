@@ -13,7 +13,7 @@ from ik_service.errors import RobotFileError
 from ik_service.robots import builtin_urdf, load_robot
 from ik_service.service.catalog.entries import Precondition
 from ik_service.service.catalog.file_store import FileStore
-from ik_service.service.catalog.robot_catalog import RobotCatalog, robot_store
+from ik_service.service.catalog.robot_catalog import RobotCatalog
 from ik_service.service.errors.exceptions import (
     CatalogFullError,
     CatalogStorageError,
@@ -35,7 +35,7 @@ PANDA = {"panda": load_robot("panda")}
 
 
 def catalog_of(folder, **options):
-    return RobotCatalog(PANDA, robot_store(folder), **{"uploaders": 1, **options})
+    return RobotCatalog(PANDA, folder, **{"uploaders": 1, **options})
 
 
 def failing(number):
@@ -204,7 +204,7 @@ def test_an_upload_is_not_swept_away_by_a_process_that_starts(tmp_path, monkeypa
 def test_a_folder_that_cannot_be_used_is_bad_input(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="catalog_dir"):
-        robot_store(tmp_path / "file")
+        RobotCatalog({}, tmp_path / "file")
 
 
 def test_a_robot_of_more_dofs_than_allowed_is_refused(tmp_path):
@@ -300,8 +300,8 @@ def test_a_pipe_in_the_folder_holds_up_nobody(tmp_path):
 import sys
 from pathlib import Path
 from ik_service.service.catalog.entries import Precondition
-from ik_service.service.catalog.robot_catalog import RobotCatalog, robot_store
-catalog = RobotCatalog({}, robot_store(Path(sys.argv[1])), uploaders=1)
+from ik_service.service.catalog.robot_catalog import RobotCatalog
+catalog = RobotCatalog({}, Path(sys.argv[1]), uploaders=1)
 catalog.put("arm", Path(sys.argv[2]).read_bytes(), Precondition())
 print(list(catalog.entries))
 """

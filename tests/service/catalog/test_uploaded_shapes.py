@@ -4,7 +4,7 @@ import pytest
 
 from ik_service.errors import RobotFileError
 from ik_service.robots import load_urdf
-from ik_service.service.catalog.robot_catalog import RobotCatalog, robot_store
+from ik_service.service.catalog.robot_catalog import RobotCatalog
 from ik_service.service.catalog.uploaded_urdf import PUT_SPHERES_MAX, read_uploaded, with_choices
 from tests.service.catalog.conftest import XML, kept
 from tests.service.messages import answered, problem
@@ -42,7 +42,7 @@ def test_links_keep_off_each_other_also_after_a_restart(open_client, folder):
         stored = open_client.get(f"{url}/urdf").content
         assert stored.startswith(arm())
         assert stored.endswith(b'<?ik_service constraints="ignore" collision="shapes"?>\n')
-        restarted = RobotCatalog({}, robot_store(folder))
+        restarted = RobotCatalog({}, folder)
         assert restarted.entry("folded_arm").model.content_hash == expected.content_hash
         for choice, text, found in (("shapes", stored, model), (None, arm(), None), ("ignore", stored, None)):
             again = open_client.put(url, params=choice and {"collision": choice}, content=text, headers=XML)

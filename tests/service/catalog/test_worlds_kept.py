@@ -9,7 +9,7 @@ import pytest
 from ik_service.robots import Box, World
 from ik_service.robots.readers.world_file import read_world, world_document
 from ik_service.service.catalog.entries import Precondition
-from ik_service.service.catalog.world_catalog import WorldCatalog, world_store, world_text
+from ik_service.service.catalog.world_catalog import WorldCatalog, world_text
 from ik_service.service.codecs.json_codec import JsonCodec
 from ik_service.service.schema.collision import MAX_KEPT_NODES, MAX_KEPT_OBJECTS
 from tests.service.catalog.conftest import kept as kept_at
@@ -135,7 +135,7 @@ def test_what_names_no_world_is_refused(open_client, world, pointer, code):
 
 
 def catalog_of(folder):
-    return WorldCatalog(world_store(folder), uploaders=1)
+    return WorldCatalog(folder, uploaders=1)
 
 
 def test_processes_share_the_folder_and_leave_out_what_is_damaged(tmp_path, caplog):

@@ -45,10 +45,7 @@ class Record:
         self.reasons: list[str] = []
         self.answers: list[tuple[str, int, bool]] = []
         self.lines: list[tuple[Any, ...]] = []
-        self.open = 0
-
-    def began(self) -> None:
-        self.open += 1
+        self.open_requests = 0
 
     def refused(self, reason: str) -> None:
         self.reasons.append(reason)
@@ -60,7 +57,7 @@ class Record:
             status, seconds = told
             assert 0.0 < seconds < 60.0
             self.answers.append((scope["path"], status, is_unread))
-            self.open -= 1
+            self.open_requests -= 1
 
 
 def gate_around(
@@ -73,7 +70,9 @@ def gate_around(
 ) -> Gate:
     """The gate of a service with some settings, its metrics a `Record`; without API keys where these name none."""
     settings, metrics = ServiceSettings(**{"insecure": True, **options}), Record()
-    return Gate(app, settings, None, admission or Admission(10.0), metrics, log or metrics, lambda: draining)  # type: ignore[arg-type]
+    admission = admission or Admission(10.0)
+    admission.draining = draining
+    return Gate(app, settings, None, admission, metrics, log or metrics)  # type: ignore[arg-type]
 
 
 async def whole_body(scope: Any, receive: Any, send: Any) -> None:

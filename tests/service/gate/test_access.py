@@ -9,7 +9,7 @@ from starlette.testclient import WebSocketDenialResponse
 
 from ik_service import load_robot
 from ik_service.service import create_app
-from ik_service.service.gate.access import Keyring
+from ik_service.service.gate.access import Access
 from ik_service.settings import ServiceSettings
 from objectives.errors import InputError
 
@@ -90,15 +90,15 @@ def digest(key):
 
 
 def test_digests_of_all_keys_are_compared_whole(monkeypatch):
-    keyring, known, compared = Keyring({"a": KEY, "b": OTHER_KEY}), digest(KEY), []
+    access, known, compared = Access(ServiceSettings(api_keys=f"a:{KEY},b:{OTHER_KEY}"), None), digest(KEY), []
     others = {key: digest(key) for key in (f"{k:016d}" for k in range(2**13))}
     for place in range(len(known)):
         near = next(key for key, found in others.items() if found[place] == known[place])
-        assert keyring.name_of(near.encode()) is None, place
+        assert access.name_of(near.encode()) is None, place
     near = next(key for key in (f"{k:016d}" for k in range(2**20)) if digest(key)[:2] == known[:2])
-    assert keyring.name_of(near.encode()) is None
+    assert access.name_of(near.encode()) is None
     monkeypatch.setattr("hmac.compare_digest", lambda a, b: compared.append(len(a) == len(b)) or a == b)
-    assert keyring.name_of(KEY.encode()) == "a"
+    assert access.name_of(KEY.encode()) == "a"
     assert compared == [True] * 2
 
 

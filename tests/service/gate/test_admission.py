@@ -53,14 +53,14 @@ def test_how_long_a_caller_waits(values, seconds):
 
 @pytest.mark.parametrize(("value", "seconds"), [(b"wait=2", 2.0), (b"wait=60", LIMIT_S), (b"wait=soon", LIMIT_S)])
 def test_a_caller_may_wait_less_than_the_service_does_but_not_longer(door, value, seconds):
-    arrival = door.arrives(PATH, [(b"prefer", value)])
-    assert arrival.timeout_s == seconds
-    assert arrival.time_left_s == pytest.approx(seconds, abs=1.0)
+    arrival = door.admit(PATH, [(b"prefer", value)])
+    assert arrival.deadline - arrival.at == pytest.approx(seconds)
+    assert arrival.at == pytest.approx(time.monotonic(), abs=1.0)
 
 
 def test_a_sender_is_known_by_path_key_and_size(door):
     def sender(path=PATH, **headers):
-        return door.arrives(path, [(name.replace("_", "-").encode(), value) for name, value in headers.items()]).sender
+        return door.admit(path, [(name.replace("_", "-").encode(), value) for name, value in headers.items()]).sender
 
     known = {"content_length": b"500", "x_api_key": b"ann", "content_type": b"application/json"}
     assert sender(**known) == sender(**{**known, "content_length": b"621"}, x_request_id=b"7")
@@ -70,33 +70,32 @@ def test_a_sender_is_known_by_path_key_and_size(door):
 
 
 def test_a_request_is_taken_to_be_like_the_last_one_of_its_sender(door, panda):
-    ann, bob = (door.arrives(PATH, [(b"x-api-key", key)]) for key in (b"ann", b"bob"))
-    door.require_room(ann)
-    door.remember(ann, panda, request(3), "ann")
-    door.remember(bob, panda, request(70, "panda_link7"), "bob")
-    door.require_room(ann)
-    door.require_room(bob)
-    known = Expected.like(panda, request(3), "ann"), Expected.like(panda, request(70, "panda_link7"), "bob")
-    assert [each for each, _, _ in door.pool.asked] == [None, *known]
+    asked = {"ann": request(3), "bob": request(70, "panda_link7")}
+    for _ in range(2):
+        for name, one in asked.items():
+            door.remember(door.admit(PATH, [(b"x-api-key", name.encode())]), panda, one, name)
+    keys = {name: (panda.content_hash, one.batch_key) for name, one in asked.items()}
+    known = [Expected(keys[name], one.problem_count, name) for name, one in asked.items()]
+    assert [each for each, _, _ in door.pool.asked] == [None, None, *known]
 
 
 def test_senders_are_forgotten_when_there_are_too_many(panda, monkeypatch):
     monkeypatch.setattr("ik_service.service.gate.admission.SENDERS_MOST", 3)
     door = Admission(LIMIT_S)
     door.pool = Pool()
-    arrivals = [door.arrives(PATH, [(b"x-api-key", b"%d" % k)]) for k in range(5)]
-    for arrival in arrivals:
-        door.remember(arrival, panda, request(1), None)
-    for arrival in arrivals:
-        door.require_room(arrival)
-    assert [each is not None for each, _, _ in door.pool.asked] == [False] * 2 + [True] * 3
+    headers = [[(b"x-api-key", b"%d" % k)] for k in range(5)]
+    for each in headers:
+        door.remember(door.admit(PATH, each), panda, request(1), None)
+    for each in headers:
+        door.admit(PATH, each)
+    assert [each is not None for each, _, _ in door.pool.asked] == [False] * 7 + [True] * 3
 
 
 def test_refusals_are_logged_together(door, caplog):
     door.pool.error = QueueFullError("It is full.", "wait")
     for _ in range(20):
         with pytest.raises(QueueFullError):
-            door.require_room(door.arrives(PATH, []))
+            door.admit(PATH, [])
     assert [record.message for record in caplog.records] == [
         "Too much is asked: 1 requests were refused unread lately. It is full."
     ]
@@ -144,7 +143,7 @@ def test_a_loop_that_keeps_up_has_no_lag(door, loop):
     for _ in range(10):
         loop.round(TICK_S / 4)
         assert door.lag.seconds == 0.0
-        assert door.arrives(PATH, []).at == loop.now
+        assert door.admit(PATH, []).at == loop.now
     door.lag.stop()
     assert not loop.timers
 
@@ -152,9 +151,7 @@ def test_a_loop_that_keeps_up_has_no_lag(door, loop):
 def test_the_lag_of_the_loop_counts_for_the_arrival_and_for_the_way_to_go(door, loop):
     door.lag.start(loop)
     loop.work(TICK_S + 0.5)  # in the middle of a long round
-    arrival = door.arrives(PATH, [])
-    assert arrival.at == pytest.approx(loop.now - 0.5)
-    door.require_room(arrival)
+    assert door.admit(PATH, []).at == pytest.approx(loop.now - 0.5)
     assert door.pool.asked[-1] == (None, pytest.approx(LIMIT_S - 0.5), pytest.approx(LOOP_ROUNDS * 0.5))
     loop.round(0.25)  # at its end, and in the next one: what is read now has come during it
     assert door.lag.seconds == pytest.approx(0.75)
@@ -167,18 +164,16 @@ def test_what_delays_the_loop_from_outside_counts_for_deadlines_and_not_for_refu
     loop.work(TICK_S / 2)
     loop.now += TICK_S / 2 + 0.5  # other programs have the processor
     for lag_s in (0.5, 0.5 + TICK_S):
-        arrival = door.arrives(PATH, [])
-        assert arrival.at == pytest.approx(loop.now - lag_s)
-        door.require_room(arrival)
+        assert door.admit(PATH, []).at == pytest.approx(loop.now - lag_s)
         assert door.pool.asked[-1][2] == pytest.approx(LOOP_ROUNDS * TICK_S / 2)
         loop.now += TICK_S
         loop.round(0.0)
-    door.require_room(door.arrives(PATH, []))
+    door.admit(PATH, [])
     assert door.pool.asked[-1][2] == 0.0
 
 
 def test_the_solver_has_less_time_than_the_caller_gives(door, monkeypatch):
-    arrival = door.arrives(PATH, [(b"prefer", b"wait=5")])
+    arrival = door.admit(PATH, [(b"prefer", b"wait=5")])
     assert door.solver_timeout_s(arrival) == pytest.approx(5.0, abs=1.0)
     monkeypatch.setattr(LoopLag, "seconds", 1.0)
     assert door.solver_timeout_s(arrival) == pytest.approx(3.0, abs=1.0)

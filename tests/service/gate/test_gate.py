@@ -44,7 +44,7 @@ def test_an_error_raised_in_a_layer_is_a_problem_document_without_its_text(caplo
     assert answer.code == (500, "internal_error")
     assert b"secret" not in answer.body
     assert "secret" in caplog.text  # the log has it
-    assert (record.answers, record.open) == ([("/x", 500, False)], 0)
+    assert (record.answers, record.open_requests) == ([("/x", 500, False)], 0)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.routing import APIRoute
 
 from ik_service.service.routes import solve as solve_routes
-from ik_service.service.routes.direct_route import DirectRoute
+from ik_service.service.routes.solve import DirectRoute
 from ik_service.service.routes.state import State
 
 
