@@ -36,15 +36,17 @@ def read_rows(value: object, width: int, pointer: str) -> FloatArray:
         FaultyFieldsError: Not rows of `width` finite numbers within the limits.
         TooManyProblemsError: Too many rows.
     """
-    if isinstance(value, (PackedColumn, np.ndarray)):
-        return _checked(_rows_of_array(_as_array(value, pointer), width, pointer), pointer)
+    value = value.array(pointer) if isinstance(value, PackedColumn) else value
+    if isinstance(value, np.ndarray):
+        return _checked(_rows_of_array(value, width, pointer), pointer)
     if not isinstance(value, list):
         raise faulty_field(pointer, "wrong_type", f"Give a list of rows of {width} numbers, not {_kind(value)}.")
     if not value:
         raise faulty_field(pointer, "empty_batch", "The list is empty. Give one row per problem, at least one.")
     if len(value) > MAX_PROBLEM_COUNT:
         raise _too_many_rows(len(value), pointer)
-    blocks = [value] if len(value) <= ROWS_AT_ONCE else _blocks(value)
+    # The check of one part blocks all other threads.
+    blocks = [value[start : start + ROWS_AT_ONCE] for start in range(0, len(value), ROWS_AT_ONCE)]
     for rows in blocks:
         if set(map(type, rows)) != {list} or set(map(len, rows)) != {width}:
             raise _first_bad_row(value, width, pointer)
@@ -56,22 +58,17 @@ def read_rows(value: object, width: int, pointer: str) -> FloatArray:
     return _checked(joined.reshape(len(value), width), pointer)
 
 
-def _blocks(rows: list[Any]) -> list[list[Any]]:
-    """Split a long list, because the check of one part blocks all other threads."""
-    return [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
-
-
 def read_row(value: object, width: int, pointer: str) -> FloatArray:
     """Return one row, shape [width].
 
     Raises:
         FaultyFieldsError: Not a row of `width` finite numbers within the limits.
     """
-    if isinstance(value, (PackedColumn, np.ndarray)):
-        array = _as_array(value, pointer)
-        if array.shape != (width,):
-            raise faulty_field(pointer, "wrong_shape", f"The row has shape {list(array.shape)}. Give [{width}].")
-        return _checked(array, pointer)
+    value = value.array(pointer) if isinstance(value, PackedColumn) else value
+    if isinstance(value, np.ndarray):
+        if value.shape != (width,):
+            raise faulty_field(pointer, "wrong_shape", f"The row has shape {list(value.shape)}. Give [{width}].")
+        return _checked(value, pointer)
     if not isinstance(value, list):
         raise faulty_field(pointer, "wrong_type", f"Give a row of {width} numbers, not {_kind(value)}.")
     if len(value) != width:
@@ -89,8 +86,8 @@ def read_row_or_rows(value: object, width: int, pointer: str) -> FloatArray:
         FaultyFieldsError: Neither a row nor a column, or numbers not finite or beyond the limits.
         TooManyProblemsError: Too many rows.
     """
-    if isinstance(value, (PackedColumn, np.ndarray)):
-        value = _as_array(value, pointer)
+    value = value.array(pointer) if isinstance(value, PackedColumn) else value
+    if isinstance(value, np.ndarray):
         is_row = value.ndim == 1
     else:
         is_row = isinstance(value, list) and bool(value) and not isinstance(value[0], list)
@@ -153,10 +150,6 @@ def check_count(given: int, expected: int, pointer: str) -> None:
         here = f"This is {given}" if pointer == "/problem_count" else f"There are {given} rows here"
         detail = f"{here}, and there are {expected} problems in the columns before. They must agree."
         raise faulty_field(pointer, "wrong_shape", detail)
-
-
-def _as_array(value: PackedColumn | NDArray[Any], pointer: str) -> FloatArray:
-    return value.array(pointer) if isinstance(value, PackedColumn) else value
 
 
 def _rows_of_array(array: FloatArray, width: int, pointer: str) -> FloatArray:

@@ -4,24 +4,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from ik_service.service.errors.exceptions import (
-    BodyTimeoutError,
-    CatalogStorageFullError,
-    FaultBody,
-    FaultyFieldsError,
-    MalformedBodyError,
-    MediaTypeError,
-    MissingKeyError,
-    NotAcceptableError,
-    NotReadyError,
-    ReadOnlyRobotError,
-    StaleEntryError,
-    TooManyProblemsError,
-    UnknownRobotError,
-    UploadsDisabledError,
-    faulty_field,
-)
-from ik_service.service.errors.problem_documents import PROBLEM_MEDIA_TYPE, kind_of, problem_document
+from ik_service.service.errors import exceptions as api
+from ik_service.service.errors.problem_documents import PROBLEM_MEDIA_TYPE, error_document
 from ik_service.service.queue.errors import ExpiredError, ShareExhaustedError
 
 
@@ -34,7 +18,7 @@ class ProblemBody(BaseModel):
     code: str
     detail: str
     request_id: str | None = Field(default=None, description="Id of the request, as in its X-Request-ID header.")
-    errors: list[FaultBody] | None = None
+    errors: list[api.FaultBody] | None = None
 
 
 _DESCRIPTIONS = {
@@ -58,24 +42,26 @@ _DESCRIPTIONS = {
 }
 
 _EXAMPLES: dict[int, Exception] = {
-    400: MalformedBodyError("The body is not JSON in UTF-8: unexpected end of data: line 1 column 40 (char 39)."),
-    401: MissingKeyError("Send an API key: 'X-API-Key: KEY' or 'Authorization: Bearer KEY'."),
-    403: UploadsDisabledError("Robots cannot be put or deleted here; see the setting uploads_enabled."),
-    408: BodyTimeoutError("The body did not come in within 30 s."),
-    409: ReadOnlyRobotError("Robot 'panda' is built in and stays as it is. Take another name."),
-    412: StaleEntryError("Robot 'my_arm' exists already."),
-    404: UnknownRobotError("Robot 'pandora' is not served. Robots: panda, ur5e."),
-    406: NotAcceptableError("Accept is 'text/csv'. Served: application/json, application/msgpack, application/x-npz."),
-    413: TooManyProblemsError("/targets/0/positions has 100001 rows. A request may hold 100000 problems."),
-    415: MediaTypeError("The body's Content-Type is none. Send 'Content-Type: application/json'."),
-    422: faulty_field("/targets/0/positions/3", "wrong_shape", "The row has 2 numbers. Give 3."),
+    400: api.MalformedBodyError("The body is not JSON in UTF-8: unexpected end of data: line 1 column 40 (char 39)."),
+    401: api.MissingKeyError("Send an API key: 'X-API-Key: KEY' or 'Authorization: Bearer KEY'."),
+    403: api.UploadsDisabledError("Robots cannot be put or deleted here; see the setting uploads_enabled."),
+    408: api.BodyTimeoutError("The body did not come in within 30 s."),
+    409: api.ReadOnlyRobotError("Robot 'panda' is built in and stays as it is. Take another name."),
+    412: api.StaleEntryError("Robot 'my_arm' exists already."),
+    404: api.UnknownRobotError("Robot 'pandora' is not served. Robots: panda, ur5e."),
+    406: api.NotAcceptableError(
+        "Accept is 'text/csv'. Served: application/json, application/msgpack, application/x-npz."
+    ),
+    413: api.TooManyProblemsError("/targets/0/positions has 100001 rows. A request may hold 100000 problems."),
+    415: api.MediaTypeError("The body's Content-Type is none. Send 'Content-Type: application/json'."),
+    422: api.faulty_field("/targets/0/positions/3", "wrong_shape", "The row has 2 numbers. Give 3."),
     429: ShareExhaustedError(
         "Your API key has 512 requests waiting, and 1 more would exceed its share, which is 512 of 1024 now. Wait "
         "until some have ended, and have fewer at once."
     ),
     500: Exception("The service failed to answer. The fault is logged on its side."),
-    507: CatalogStorageFullError("The service's disk has no room for it. Nothing was changed."),
-    503: NotReadyError("The service is starting: kernels are being loaded."),
+    507: api.CatalogStorageFullError("The service's disk has no room for it. Nothing was changed."),
+    503: api.NotReadyError("The service is starting: kernels are being loaded."),
     504: ExpiredError("The deadline passed after 60 s in the queue. Nothing was solved; try again later."),
 }
 
@@ -86,13 +72,11 @@ def problem_answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
     Args:
         statuses: HTTP statuses that the route can answer with.
     """
-    return {status: {"description": _DESCRIPTIONS[status], **_content(_EXAMPLES.get(status))} for status in statuses}
-
-
-def _content(error: Exception | None) -> dict[str, Any]:
-    if error is None:
-        return {}
-    faults = error.faults if isinstance(error, FaultyFieldsError) else ()
-    example = problem_document(kind_of(error), str(error), faults)
     schema = {"$ref": "#/components/schemas/ProblemBody"}
-    return {"content": {PROBLEM_MEDIA_TYPE: {"schema": schema, "example": example}}}
+    answers: dict[int | str, dict[str, Any]] = {}
+    for status in statuses:
+        answers[status] = {"description": _DESCRIPTIONS[status]}
+        if status in _EXAMPLES:
+            example = error_document(_EXAMPLES[status])
+            answers[status]["content"] = {PROBLEM_MEDIA_TYPE: {"schema": schema, "example": example}}
+    return answers

@@ -99,9 +99,17 @@ class StreamSession:
                 async with timeout(SEND_S):
                     await self._websocket.close(*self._close)
 
-    def end(self) -> None:
-        """End the stream because the service ends; `run` returns soon after."""
-        self._hang_up(CloseCode.GOING_AWAY, _ENDS)
+    def end(self, code: int | None = CloseCode.GOING_AWAY, reason: str = _ENDS) -> None:
+        """Stop waiting for messages and for the solver, by default because the service ends; `run` returns soon after.
+
+        Args:
+            code: Close code; None if the client has disconnected.
+            reason: Reason for the client.
+        """
+        self._close = None if code is None else (code, reason)
+        self._end_messages()
+        if self._solving is not None:
+            self._solving.cancel()
 
     # ------------------------------------------------------------------ in
     async def _read(self) -> None:
@@ -109,12 +117,12 @@ class StreamSession:
         while True:
             message = await self._websocket.receive()
             if message["type"] != "websocket.receive":
-                self._hang_up(None)
+                self.end(None)
                 return
             content = message.get("text")
             content = message["bytes"] if content is None else content
             if len(content) > MAX_STREAM_MESSAGE_BYTES:
-                self._hang_up(CloseCode.TOO_LARGE, f"A message has at most {MAX_STREAM_MESSAGE_BYTES} bytes.")
+                self.end(CloseCode.TOO_LARGE, f"A message has at most {MAX_STREAM_MESSAGE_BYTES} bytes.")
                 return
             self._skipped += self._newest is not None
             self._newest = content
@@ -137,17 +145,6 @@ class StreamSession:
         self._arrived.clear()
         return None if self._is_over else message
 
-    def _take_skipped(self) -> int:
-        skipped, self._skipped = self._skipped, 0
-        return skipped
-
-    def _hang_up(self, code: int | None, reason: str = "") -> None:
-        """Stop waiting for messages and for the solver."""
-        self._close = None if code is None else (code, reason)
-        self._end_messages()
-        if self._solving is not None:
-            self._solving.cancel()
-
     # ------------------------------------------------------------------ the loop
     async def _serve(self) -> None:
         message = await self._take(CONFIGURE_S)
@@ -161,7 +158,9 @@ class StreamSession:
             raise
         except Exception as error:  # noqa: BLE001  # objectives and Warp raise any error; the client gets the error, and the stream ends
             await self._fail(error, None)
-            self._close = _close_code(error), "The configuration cannot be used."
+            status = kind_of(error).status
+            code = CloseCode.FAILED if status == 500 else CloseCode.TRY_LATER if status > 500 else CloseCode.POLICY
+            self._close = code, "The configuration cannot be used."
             return
         await self._send(configured_message(self._robot, self._name, warm_up.result))
         await self._follow(plan)
@@ -182,7 +181,8 @@ class StreamSession:
                 await self._fail(error, seq)
                 continue
             joint_q = answer.result.joint_q[0]
-            await self._send(answer_message(tick.seq, answer.result, self._take_skipped(), plan.codec))
+            skipped, self._skipped = self._skipped, 0
+            await self._send(answer_message(tick.seq, answer.result, skipped, plan.codec))
 
     async def _solve(self, request: SolveRequest, timeout_s: float | None = None) -> TimedResult:
         owner = context_of(self._websocket.scope).owner
@@ -201,7 +201,8 @@ class StreamSession:
         """Answer a message with an error."""
         if kind_of(error).status == 500:
             _logger.error("A message of a stream of '%s' failed", self._name, exc_info=error)
-        await self._send(error_message(error, seq, self._take_skipped()))
+        skipped, self._skipped = self._skipped, 0
+        await self._send(error_message(error, seq, skipped))
 
     async def _send(self, message: Mapping[str, Any]) -> None:
         content = self._codec.encode(message)
@@ -210,9 +211,3 @@ class StreamSession:
                 await self._websocket.send({"type": "websocket.send", "bytes": content})
             else:
                 await self._websocket.send({"type": "websocket.send", "text": content.decode()})
-
-
-def _close_code(error: Exception) -> int:
-    """Return the close code of a stream after an error in its configuration."""
-    status = kind_of(error).status
-    return CloseCode.POLICY if status < 500 else CloseCode.FAILED if status == 500 else CloseCode.TRY_LATER

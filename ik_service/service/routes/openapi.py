@@ -14,7 +14,7 @@ from ik_service.service.schema.close import CloseRequestBody
 from ik_service.service.schema.collision import CheckRequestBody, WorldBody
 from ik_service.service.schema.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
 from ik_service.service.schema.forward import ForwardRequestBody
-from ik_service.service.schema.solve import SolveAnswerBody, SolveRequestBody
+from ik_service.service.schema.solve import SolveRequestBody
 
 REF_TEMPLATE = "#/components/schemas/{model}"
 """Place of the schema of a model in the document."""
@@ -62,14 +62,14 @@ def solve_request_body() -> dict[str, Any]:
         name: {"summary": f"{name.replace('_', ' ')} ({EXAMPLE_ROBOTS[name]})", "value": value}
         for name, value in SOLVE_REQUESTS.items()
     }
-    schema = {"$ref": REF_TEMPLATE.format(model=SolveRequestBody.__name__)}
-    content = {"application/json": {"schema": schema, "examples": examples}, **binary_content(schema)}
+    json = {"schema": {"$ref": REF_TEMPLATE.format(model=SolveRequestBody.__name__)}, "examples": examples}
+    content = {"application/json": json, **binary_content(SolveRequestBody)}
     return {"requestBody": {"required": True, "content": content}}
 
 
-def world_content() -> dict[str, Any]:
-    """Return the declaration of a world in both codecs."""
-    schema = {"$ref": REF_TEMPLATE.format(model=WorldBody.__name__)}
+def document_content(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the declaration of a document in both codecs of documents."""
+    schema = {"$ref": REF_TEMPLATE.format(model=model.__name__)}
     return {"application/json": {"schema": schema}, MsgpackCodec.media_type: {"schema": schema}}
 
 
@@ -81,12 +81,9 @@ def document_body(model: type[BaseModel], summary: str, value: dict[str, Any]) -
         summary: What the example is, and its robot in parentheses.
         value: The example.
     """
-    schema = {"$ref": REF_TEMPLATE.format(model=model.__name__)}
-    examples = {summary.partition(" (")[0].replace(" ", "_"): {"summary": summary, "value": value}}
-    content = {
-        "application/json": {"schema": schema, "examples": examples},
-        MsgpackCodec.media_type: {"schema": schema},
-    }
+    content = document_content(model)
+    example = {"summary": summary, "value": value}
+    content["application/json"]["examples"] = {summary.partition(" (")[0].replace(" ", "_"): example}
     return {"requestBody": {"required": True, "content": content}}
 
 
@@ -97,22 +94,11 @@ def solve_parameters() -> dict[str, Any]:
     return {"parameters": [{"name": name, "description": note, **declared} for name, note in notes.items()]}
 
 
-def solve_answer_content() -> dict[str, Any]:
-    """Return the declaration of a solve's answer in the codecs other than JSON."""
-    return binary_content({"$ref": REF_TEMPLATE.format(model=SolveAnswerBody.__name__)})
-
-
-def binary_content(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the declaration of a document in the codecs other than JSON.
-
-    Args:
-        schema: Of the JSON document.
-    """
+def binary_content(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the declaration of a document in the codecs other than JSON."""
     archive = {"type": "string", "format": "binary", "description": _ARCHIVE_NOTE}
-    return {
-        MsgpackCodec.media_type: {"schema": {**schema, "description": _PACKED_NOTE}},
-        NpzCodec.media_type: {"schema": archive},
-    }
+    packed = {"$ref": REF_TEMPLATE.format(model=model.__name__), "description": _PACKED_NOTE}
+    return {MsgpackCodec.media_type: {"schema": packed}, NpzCodec.media_type: {"schema": archive}}
 
 
 def add_bodies(document: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from ik_service.service.errors.problem_schema import problem_answers
 from ik_service.service.gate.answers import PacedResponse, wait_for
 from ik_service.service.gate.gate import context_of
 from ik_service.service.queue.errors import ExpiredError
-from ik_service.service.routes.openapi import solve_answer_content, solve_parameters, solve_request_body
+from ik_service.service.routes.openapi import binary_content, solve_parameters, solve_request_body
 from ik_service.service.routes.state import RobotName, State, service_state
 from ik_service.service.schema.solve import SolveAnswerBody
 
@@ -61,7 +61,7 @@ router = APIRouter(prefix="/v1", tags=["solve"], route_class=DirectRoute)
         200: {
             "model": SolveAnswerBody,
             "description": "One result per problem, solved or not; see `status`.",
-            "content": solve_answer_content(),
+            "content": binary_content(SolveAnswerBody),
         },
         **problem_answers(400, 404, 406, 412, 413, 415, 422, 429, 500, 503, 504),
     },

@@ -23,7 +23,7 @@ from ik_service.service.documents.objects import read_objects
 from ik_service.service.errors.exceptions import BodyTooLargeError, NotAcceptableError
 from ik_service.service.errors.problem_schema import problem_answers
 from ik_service.service.gate.gate import context_of
-from ik_service.service.routes.openapi import document_body, world_content
+from ik_service.service.routes.openapi import document_body, document_content
 from ik_service.service.routes.state import Condition, IfMatch, State
 from ik_service.service.schema.collision import MAX_KEPT_BYTES, WORLD, WorldBody, WorldList, WorldSummary
 
@@ -49,7 +49,7 @@ async def list_worlds(state: State) -> WorldList:
     summary="Get a world",
     response_class=Response,
     responses={
-        200: {"description": "Its objects.", "content": world_content()},
+        200: {"description": "Its objects.", "content": document_content(WorldBody)},
         **problem_answers(304, 404, 406, 412, 422),
     },
 )
