@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot
 from ik_service.service.catalog.robot_catalog import RobotCatalog
 from ik_service.service.catalog.world_catalog import WorldCatalog
-from ik_service.service.errors.problem_handlers import install_problem_handlers
+from ik_service.service.errors.problem_documents import install_problem_handlers
 from ik_service.service.gate.access import require_safe_address
 from ik_service.service.gate.admission import Admission
 from ik_service.service.gate.gate import Gate

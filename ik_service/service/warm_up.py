@@ -60,7 +60,6 @@ def warm_up(state: ServiceState, pool: SolverPool, names: Sequence[str] | None =
         for name, robot in robots
     ]
     joined: Future[TimedResult] = Future()
-    joined.add_done_callback(_report)
     Thread(target=_join, args=(futures, joined), name="ik-warm-up", daemon=True).start()
     return joined
 
@@ -153,17 +152,10 @@ def _join(futures: "Sequence[Future[TimedResult]]", joined: "Future[TimedResult]
         return
     error = next((error for future in futures if (error := future.exception()) is not None), None)
     if error is not None:
-        joined.set_exception(error)
-    else:
-        joined.set_result(futures[0].result())
-
-
-def _report(future: "Future[TimedResult]") -> None:
-    if future.cancelled():
-        return
-    error = future.exception()
-    if error is not None:
         unexpected = None if isinstance(error, IKError) else error
         _logger.error("The first solve failed, the service will not become ready: %s", error, exc_info=unexpected)
+        joined.set_exception(error)
     else:
-        _logger.info("Ready: the first solve took %.0f ms.", future.result().solve_ms)
+        answer = futures[0].result()
+        _logger.info("Ready: the first solve took %.0f ms.", answer.solve_ms)
+        joined.set_result(answer)

@@ -51,7 +51,7 @@ def serving(client: TestClient, name: str, robot: RobotModel) -> Iterator[None]:
     """Serve a robot besides the others for as long as the block runs."""
     catalog = client.app.state.service.catalog
     before = dict(catalog._served)
-    catalog._set({**before, name: ServedRobot(robot, "built_in", None)})
+    catalog._set({**before, name: ServedRobot(None, robot, "built_in")})
     try:
         yield
     finally:

@@ -3,7 +3,6 @@
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 from ik_service.mechanism.names import leaf_links
 from ik_service.robots import RobotModel, World
@@ -12,50 +11,54 @@ from ik_service.service.queue.fair_cap import Owner
 from ik_service.service.schema.robot import Source
 
 
-class Entry(Protocol):
-    """Robot or world in a catalog."""
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """Robot or world in a catalog.
+
+    Attributes:
+        text: Text of the entry's file, byte for byte; None: a robot that was not read from a URDF.
+    """
+
+    text: bytes | None
 
     @property
     def is_put(self) -> bool:
         """Return whether the entry was put at run time."""
+        return True
 
     @property
-    def text(self) -> bytes | None:
-        """Return the text of the entry's file, if the entry was put."""
+    def content(self) -> bytes:
+        """Bytes that are equal for equal entries only."""
+        assert self.text is not None  # an entry that was put
+        return self.text
 
-    @property
+    @cached_property
     def etag(self) -> str:
-        """Its entity tag: equal tags mean equal files."""
+        """Its entity tag: equal tags mean equal contents."""
+        return f'"{hashlib.sha256(self.content).hexdigest()[:32]}"'
 
 
 @dataclass(frozen=True, eq=False)
-class ServedRobot:
+class ServedRobot(Entry):
     """Robot in the catalog.
 
     Attributes:
         model: The robot.
         source: Origin of the robot: built in or uploaded.
-        urdf: URDF of the robot, byte for byte; None if the robot was not read from a URDF.
     """
 
     model: RobotModel
     source: Source
-    urdf: bytes | None
 
     @property
     def is_put(self) -> bool:
-        """Return whether the entry was put at run time."""
+        """Return whether the robot was put at run time."""
         return self.source == "uploaded"
 
     @property
-    def text(self) -> bytes | None:
-        """Its URDF."""
-        return self.urdf
-
-    @cached_property
-    def etag(self) -> str:
-        """Its entity tag: equal tags mean equal URDFs."""
-        return _tag_of(self.urdf if self.urdf is not None else self.model.content_hash.encode())
+    def content(self) -> bytes:
+        """Its URDF, or the hash of a robot without."""
+        return self.text if self.text is not None else self.model.content_hash.encode()
 
     @cached_property
     def ends(self) -> str:
@@ -64,30 +67,14 @@ class ServedRobot:
 
 
 @dataclass(frozen=True, eq=False)
-class KeptWorld:
-    """Uploaded world.
+class KeptWorld(Entry):
+    """Uploaded world; its text is MessagePack.
 
     Attributes:
         world: The world.
-        text: The world as MessagePack.
     """
 
     world: World
-    text: bytes
-
-    @property
-    def is_put(self) -> bool:
-        """Return True: no world is built in."""
-        return True
-
-    @cached_property
-    def etag(self) -> str:
-        """Its entity tag: equal tags mean equal worlds."""
-        return _tag_of(self.text)
-
-
-def _tag_of(text: bytes) -> str:
-    return f'"{hashlib.sha256(text).hexdigest()[:32]}"'
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ class RobotCatalog(Catalog[ServedRobot]):
         max_uploaded: int = 64,
         uploaders: int = 0,
     ) -> None:
-        built_in = {name: ServedRobot(model, "built_in", built_in_urdf(name, model)) for name, model in models.items()}
+        built_in = {name: ServedRobot(built_in_urdf(name, model), model, "built_in") for name, model in models.items()}
         super().__init__(built_in, folder, max_uploaded=max_uploaded, uploaders=uploaders)
 
     def _entry_of(self, name: str, text: bytes) -> ServedRobot:
-        return ServedRobot(replace(read_uploaded(text), name=name), "uploaded", text)  # the name in the URL
+        return ServedRobot(text, replace(read_uploaded(text), name=name), "uploaded")  # the name in the URL

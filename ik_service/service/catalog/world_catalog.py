@@ -9,7 +9,7 @@ from ik_service.robots.readers.world_file import world_document
 from ik_service.service.catalog.catalog import Catalog
 from ik_service.service.catalog.entries import KeptWorld
 from ik_service.service.codecs.msgpack_codec import MsgpackCodec
-from ik_service.service.documents.objects import WorldLimits, read_objects
+from ik_service.service.documents.surroundings import WorldLimits, read_objects
 from ik_service.service.errors.exceptions import UnknownWorldError, WorldNameError
 from ik_service.service.schema.collision import MAX_KEPT_BYTES, MAX_KEPT_NODES, MAX_KEPT_OBJECTS
 from objectives.errors import InputError
@@ -48,4 +48,4 @@ class WorldCatalog(Catalog[KeptWorld]):
         document = MsgpackCodec().decode(text)
         if not isinstance(document, dict) or document.keys() != {"objects"}:
             raise InputError("It is no world.")
-        return KeptWorld(read_objects(document["objects"], "/objects", KEPT_LIMITS), text)
+        return KeptWorld(text, read_objects(document["objects"], "/objects", KEPT_LIMITS))

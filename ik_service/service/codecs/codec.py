@@ -1,7 +1,8 @@
 """The interface of a codec, and columns whose rows are made while they are written."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 Document = Mapping[str, Any]
 
@@ -35,7 +36,7 @@ class LazyRows(Sequence[Any]):
         return self._make(place)
 
 
-class Codec(Protocol):
+class Codec(ABC):
     """One encoding of documents.
 
     Attributes:
@@ -48,12 +49,13 @@ class Codec(Protocol):
     """
 
     media_type: str
-    other_names: tuple[str, ...]
-    is_binary: bool
-    is_flat: bool
+    other_names: tuple[str, ...] = ()
+    is_binary = True
+    is_flat = False
     blocking_bytes: int
 
-    def decoded_bytes(self, body: bytes, limit: int) -> int:
+    @abstractmethod
+    def decoded_bytes(self, body: bytes, limit: int = 0) -> int:
         """Return an upper bound of the memory that the document in a body takes, without decoding it.
 
         Args:
@@ -64,7 +66,8 @@ class Codec(Protocol):
             InputError: The body has too many parts.
         """
 
-    def decode(self, body: bytes, query: str, limit: int) -> Any:
+    @abstractmethod
+    def decode(self, body: bytes, query: str = "", limit: int = 0) -> Any:
         """Return the document in a body; its columns are not checked yet, see `documents/columns.py`.
 
         Args:
@@ -78,6 +81,8 @@ class Codec(Protocol):
 
     def encode(self, document: Document) -> bytes:
         """Return the bytes of a document whose columns are arrays."""
+        return b"".join(self.encode_in_pieces(document))
 
+    @abstractmethod
     def encode_in_pieces(self, document: Document) -> Sequence[bytes | memoryview]:
         """Return the same bytes in pieces; other threads run between them."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from ik_service.service.codecs.codec import CONTAINER_BYTES, PIECE_BYTES, Document, LazyRows
+from ik_service.service.codecs.codec import CONTAINER_BYTES, PIECE_BYTES, Codec, Document, LazyRows
 from ik_service.service.errors.exceptions import BodyTooLargeError, MalformedBodyError, faulty_field, pointer_token
 
 JSON_CONTAINERS_MAX = 2_000_000
@@ -26,13 +26,11 @@ NUMBERS_AT_ONCE, LAZY_ROWS_AT_ONCE = 16_384, 256
 """What is written at once of a long column: 2 ms, in which no other thread runs."""
 
 
-class JsonCodec:
+class JsonCodec(Codec):
     """JSON. Most of the time goes into Python's numbers and lists, so long bodies block the event loop both ways."""
 
     media_type = "application/json"
-    other_names: tuple[str, ...] = ()
     is_binary = False
-    is_flat = False
     blocking_bytes = 256 * 1024
 
     def decoded_bytes(self, body: bytes, limit: int = 0) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.packed_columns import PACKED_FIELDS, packed
-from ik_service.service.codecs.codec import CONTAINER_BYTES, Document, LazyRows
+from ik_service.service.codecs.codec import CONTAINER_BYTES, Codec, Document, LazyRows
 from ik_service.service.codecs.packed_column import PackedColumn
 from ik_service.service.errors.exceptions import BodyTooLargeError, MalformedMsgpackError
 from ik_service.service.schema.limits import MAX_PROBLEM_COUNT
@@ -34,13 +34,11 @@ MSGPACK_LENGTH_MAX = 2 * MAX_PROBLEM_COUNT
 """Entries that one list or map may announce: memory for them is allocated before they are read."""
 
 
-class MsgpackCodec:
+class MsgpackCodec(Codec):
     """MessagePack. Packed columns are decoded without a copy."""
 
     media_type = "application/msgpack"
-    other_names: tuple[str, ...] = ("application/x-msgpack", "application/vnd.msgpack")
-    is_binary = True
-    is_flat = False
+    other_names = ("application/x-msgpack", "application/vnd.msgpack")
     blocking_bytes = 64 * 1024  # each byte may be an empty list
 
     def decoded_bytes(self, body: bytes, limit: int = 0) -> int:
@@ -96,15 +94,8 @@ class MsgpackCodec:
             reason = str(error)[:200] or type(error).__name__
         raise MalformedMsgpackError(f"The body is not one MessagePack document of plain types: {reason}.")
 
-    def encode(self, document: Document) -> bytes:
-        """Return a document as MessagePack; arrays become packed columns, and NaN stays.
-
-        The numbers of columns are copied once, into the returned bytes.
-        """
-        return b"".join(self.encode_in_pieces(document))
-
     def encode_in_pieces(self, document: Document) -> Sequence[bytes | memoryview]:
-        """Return the same bytes in pieces; those of columns are views of their arrays."""
+        """Return a document in pieces; arrays become packed columns, as views of their numbers, and NaN stays."""
         packer = msgpack.Packer()
         parts: list[bytes | memoryview] = [packer.pack_map_header(len(document))]
         for name, value in document.items():

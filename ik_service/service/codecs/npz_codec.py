@@ -20,7 +20,7 @@ import orjson
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from ik_service.service.codecs.codec import Document
+from ik_service.service.codecs.codec import Codec, Document
 from ik_service.service.codecs.packed_column import DTYPES
 from ik_service.service.errors.exceptions import BodyTooLargeError, MalformedNpzError, faulty_field
 from ik_service.service.queue.objective_data import FloatArray
@@ -50,16 +50,14 @@ class ArchiveFields:
     query: Sequence[tuple[str, Any]]
 
 
-class NpzCodec:
+class NpzCodec(Codec):
     """Archives of arrays. Decoding takes one pass over the bytes, for the checksums."""
 
     media_type = "application/x-npz"
-    other_names: tuple[str, ...] = ()
-    is_binary = True
     is_flat = True
     blocking_bytes = 512 * 1024
 
-    def decoded_bytes(self, body: bytes, limit: int) -> int:
+    def decoded_bytes(self, body: bytes, limit: int = 0) -> int:
         """Return the decompressed size of the members of an archive by its list of members, or the body's if larger.
 
         Raises:
@@ -83,16 +81,12 @@ class NpzCodec:
             arrays = {name: _read_array(name, _decompressed(archive, member)) for name, member in members.items()}
         return ArchiveFields(arrays, list(_query_fields(query)))
 
-    def encode(self, document: Document) -> bytes:
-        """Return a document as an archive; a nested entry is named by its path, with dots."""
+    def encode_in_pieces(self, document: Document) -> Sequence[bytes]:
+        """Return a document as an archive in one piece; a nested entry is named by its path, with dots."""
         stream = io.BytesIO()
         arrays: dict[str, Any] = dict(_flat(document))
         np.savez(stream, **arrays)
-        return stream.getvalue()
-
-    def encode_in_pieces(self, document: Document) -> Sequence[bytes]:
-        """Return the same bytes as one piece: an archive ends with the list of its members."""
-        return [self.encode(document)]
+        return [stream.getvalue()]
 
 
 @contextmanager

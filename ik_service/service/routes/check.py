@@ -14,8 +14,7 @@ from ik_service.service.codecs.codec import Codec
 from ik_service.service.documents.answer_size import column_answer_bytes
 from ik_service.service.documents.columns import read_rows
 from ik_service.service.documents.envelope import read_envelope
-from ik_service.service.documents.objects import counted_objects
-from ik_service.service.documents.surroundings import Surroundings, read_surroundings
+from ik_service.service.documents.surroundings import Surroundings, counted_objects, read_surroundings
 from ik_service.service.errors.exceptions import faulty_field
 from ik_service.service.errors.problem_schema import problem_answers
 from ik_service.service.queue.objective_data import FloatArray

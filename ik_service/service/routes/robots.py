@@ -92,12 +92,12 @@ def _robot_content(name: str, served: ServedRobot) -> bytes:
 async def get_urdf(robot: RobotName, state: State, condition: Condition) -> Response:
     """Give the file that the robot was read from; `package://` addresses in it are left as they are."""
     served = (await state.catalog_refresh.current(robot)).entry(robot)  # one robot, whatever is put meanwhile
-    if served.urdf is None:
+    if served.text is None:
         raise NoUrdfError(f"Robot '{robot}' was not read from a URDF.")
     if condition.is_known("robot", robot, served):
         return Response(status_code=304, headers={"ETag": served.etag})
     headers = {**_AS_A_FILE, "ETag": served.etag, "Content-Disposition": f'attachment; filename="{robot}.urdf"'}
-    return Response(served.urdf, media_type=URDF_MEDIA_TYPE, headers=headers)
+    return Response(served.text, media_type=URDF_MEDIA_TYPE, headers=headers)
 
 
 @router.put(

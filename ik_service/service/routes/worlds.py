@@ -19,7 +19,7 @@ from ik_service.service.codecs.codec import Codec
 from ik_service.service.codecs.json_codec import JsonCodec
 from ik_service.service.codecs.media_types import answer_codec, codecs_of
 from ik_service.service.documents.envelope import read_envelope
-from ik_service.service.documents.objects import read_objects
+from ik_service.service.documents.surroundings import read_objects
 from ik_service.service.errors.exceptions import BodyTooLargeError, NotAcceptableError
 from ik_service.service.errors.problem_schema import problem_answers
 from ik_service.service.gate.gate import context_of

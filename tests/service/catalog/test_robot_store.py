@@ -64,7 +64,7 @@ def test_what_is_put_is_there_after_a_restart_and_what_is_deleted_is_not(tmp_pat
     again = catalog_of(tmp_path / "made")
     assert list(again.entries) == ["panda", "arm", "other"]
     assert again.entries["arm"].model.content_hash == robot.model.content_hash
-    assert fresh(again).entries["arm"].urdf == UR5E + b"\n"
+    assert fresh(again).entries["arm"].text == UR5E + b"\n"
     assert [robot.source for robot in again.entries.values()] == ["built_in", "uploaded", "uploaded"]
     again.delete("arm", ANY)
     assert list(catalog_of(tmp_path / "made").entries) == ["panda", "other"]
@@ -85,7 +85,7 @@ def test_a_damaged_file_is_logged_and_the_others_are_served(tmp_path, caplog):
     for name in (*damaged, "folder", "README"):
         assert any(name in record.getMessage() for record in caplog.records), name
     assert catalog.entries["panda"].source == "built_in"
-    assert fresh(catalog).entries["good"].urdf == UR5E
+    assert fresh(catalog).entries["good"].text == UR5E
     assert not cut_off.exists()
 
 
@@ -100,7 +100,7 @@ def test_a_disk_that_fails_leaves_what_was_there(tmp_path, monkeypatch, place):
         with pytest.raises(CatalogStorageFullError, match="no room"):
             catalog.put(name, IIWA, ANN)
     monkeypatch.undo()
-    assert fresh(catalog).entries["arm"].urdf == fresh(catalog_of(tmp_path)).entries["arm"].urdf == UR5E
+    assert fresh(catalog).entries["arm"].text == fresh(catalog_of(tmp_path)).entries["arm"].text == UR5E
     assert [path.name for path in tmp_path.iterdir()] == ["arm.urdf"]
 
 
@@ -159,7 +159,7 @@ def test_preconditions_tell_who_was_first(tmp_path):
 def test_catalogs_of_several_processes_share_a_folder(tmp_path):
     one, other = catalog_of(tmp_path, max_uploaded=2), catalog_of(tmp_path, max_uploaded=2)
     one.put("arm", UR5E, ANY)
-    assert fresh(other).entries["arm"].urdf == UR5E
+    assert fresh(other).entries["arm"].text == UR5E
     assert list(fresh(other).entries) == ["panda", "arm"]
     model = other.entries["arm"].model
     other.put("more", IIWA, ANY)
@@ -169,7 +169,7 @@ def test_catalogs_of_several_processes_share_a_folder(tmp_path):
     with pytest.raises(StaleEntryError, match="exists"):
         one.put("more", UR5E, Precondition(if_none_match="*"))
     other.put("arm", IIWA, Precondition(if_match=fresh(one).entry("arm").etag))
-    assert fresh(one).entries["arm"].urdf == IIWA
+    assert fresh(one).entries["arm"].text == IIWA
     other.delete("arm", ANY)
     with pytest.raises(UnknownRobotError):
         fresh(one).entry("arm")
@@ -181,7 +181,7 @@ def test_changes_in_the_same_moment_are_not_missed(tmp_path):
     for k in range(50):  # however coarse the folder's time of change is
         text = (UR5E, IIWA)[k % 2]
         one.put("arm", text, ANY)
-        assert fresh(other).entries["arm"].urdf == text
+        assert fresh(other).entries["arm"].text == text
 
 
 def test_an_upload_is_not_swept_away_by_a_process_that_starts(tmp_path, monkeypatch):
@@ -257,7 +257,7 @@ def test_a_disk_that_cannot_be_written_is_said(tmp_path, monkeypatch, caplog, nu
             change()
         assert "secret" not in str(caught.value)
         assert "the reason" in caplog.text
-    assert catalog.entries["arm"].urdf == UR5E
+    assert catalog.entries["arm"].text == UR5E
 
 
 def test_another_key_cannot_change_what_a_key_has_put_also_after_a_restart(tmp_path):
@@ -266,7 +266,7 @@ def test_another_key_cannot_change_what_a_key_has_put_also_after_a_restart(tmp_p
     for change in (lambda: again.put("arm", IIWA, BOB), lambda: again.delete("arm", BOB)):
         with pytest.raises(KeyRightsError, match="Robot 'arm' was put with another API key"):
             change()
-    assert again.entry("arm").urdf == UR5E
+    assert again.entry("arm").text == UR5E
     assert not again.put("arm", IIWA, ANN)[1]
     again.delete("arm", ANN)
     assert list(tmp_path.iterdir()) == []
