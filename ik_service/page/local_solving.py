@@ -69,7 +69,7 @@ class LocalSolving(Solving):
         if len(text) > BROUGHT_BYTES:
             raise PageError(f"'{name}' has {len(text)} bytes. Allowed: {BROUGHT_BYTES}.")
         try:
-            from ik_service.service.catalog.uploaded_urdf import read_uploaded  # here: imports the service
+            from ik_service.service.catalog.robot_catalog import read_uploaded  # here: imports the service
 
             model = read_uploaded(text)
         except IKError as error:

@@ -43,8 +43,8 @@ class Catalog(ABC, Generic[AnyEntry]):
     """Entries by name.
 
     Args:
-        built_in: Built-in entries by name; they cannot be changed.
         folder: Folder of the entries put at run time; None: no entry can be put.
+        built_in: Built-in entries by name; they cannot be changed.
         max_uploaded: Largest number of entries put at run time.
         uploaders: Number of API keys with the right to put and delete entries; if several, no key may take all room.
 
@@ -67,8 +67,8 @@ class Catalog(ABC, Generic[AnyEntry]):
 
     def __init__(
         self,
-        built_in: Mapping[str, AnyEntry],
         folder: Path | None = None,
+        built_in: Mapping[str, AnyEntry] = MappingProxyType({}),
         *,
         max_uploaded: int = 64,
         uploaders: int = 0,

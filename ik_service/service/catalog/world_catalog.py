@@ -1,7 +1,6 @@
 """Catalog of worlds: uploaded at run time, used by requests through their names."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 
 from ik_service.robots import World
@@ -25,20 +24,12 @@ def world_text(world: World) -> bytes:
 class WorldCatalog(Catalog[KeptWorld]):
     """Worlds by name; see `Catalog`.
 
-    Args:
-        folder: Folder of the worlds; None: no world can be uploaded.
-        max_uploaded: Largest number of uploaded worlds.
-        uploaders: Number of API keys with the right to put and delete worlds.
-
     Attributes:
         worlds: The worlds by name.
     """
 
     noun, most_bytes = "world", MAX_KEPT_BYTES
     unknown_error, name_error = UnknownWorldError, WorldNameError
-
-    def __init__(self, folder: Path | None = None, *, max_uploaded: int = 64, uploaders: int = 0) -> None:
-        super().__init__({}, folder, max_uploaded=max_uploaded, uploaders=uploaders)
 
     def _set(self, served: dict[str, KeptWorld]) -> None:
         super()._set(served)

@@ -66,12 +66,6 @@ class ConnectionSlots:
             most = bare
         return _close_first(most)
 
-    def admit_extra(self, connection: "LimitedConnection") -> None:
-        """Admit an extra connection; beyond `EXTRA_MOST`, close the oldest extra connection."""
-        self.extra[connection] = None
-        if len(self.extra) > EXTRA_MOST:
-            _close_first(self.extra)
-
 
 def _close_first(connections: "dict[LimitedConnection, None]") -> bool:
     first = next(iter(connections), None)
@@ -109,7 +103,9 @@ class LimitedConnection(HttpToolsProtocol):
         super().connection_made(cast(asyncio.Transport, transport))  # a TCP transport
         self._is_extra = len(self.connections) > self.settings.max_connections and not self.slots.make_room()
         if self._is_extra:
-            self.slots.admit_extra(self)
+            self.slots.extra[self] = None
+            if len(self.slots.extra) > EXTRA_MOST:
+                _close_first(self.slots.extra)
         else:
             self._set_idle(None)
         self._await_incoming(min(EXTRA_S if self._is_extra else math.inf, self.settings.header_timeout_s))

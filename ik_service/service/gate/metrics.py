@@ -124,7 +124,8 @@ class ServiceMetrics(PoolObserver):
         self._queue_problems = self._gauge("queue_problems", "Problems that wait.")
         self._robot_count = self._gauge("robots", "Robots that are served.", "livemax")
         self._ready = self._gauge("ready", "1 while the service is ready, 0 otherwise.", "livemin")
-        self._labelled = cache(_labelled)  # a look-up of labels takes longer than counting
+        # A look-up of labels takes longer than counting.
+        self._labelled: Any = cache(lambda metric, *labels: metric.labels(*labels))
 
     def watch(self, pool: SolverPool, robot_count: Callable[[], int], is_ready: Callable[[], bool]) -> None:
         """Read the queue and the state of the service whenever metrics are read."""
@@ -223,10 +224,6 @@ class ServiceMetrics(PoolObserver):
                 return OTHER
             self._names.add(name)
         return name
-
-
-def _labelled(metric: Counter | Histogram, *labels: object) -> Any:
-    return metric.labels(*labels)
 
 
 def _counts(values: NDArray[np.integer[Any]], rows: Sequence[slice], least: int = 0) -> list[int]:

@@ -248,14 +248,12 @@ class KernelBuilder:
         while not process.is_finished(LOOK_S):
             if self._closed:
                 return False
-            if time.monotonic() > began + self._turn_s and (self._delays_others() or not build.owners()):
+            with self._lock:
+                others = list(self._waiting)
+            is_late = time.monotonic() > began + self._turn_s
+            if is_late and (any(other.owners() for other in others) or not build.owners()):
                 self._say("Kernels for robot '%s' took longer than %g s to compile.", build.robot.name, self._turn_s)
                 return False
         build.made += 1
         self._step_s = OLD_SHARE * self._step_s + (1.0 - OLD_SHARE) * (time.monotonic() - began)
         return True
-
-    def _delays_others(self) -> bool:
-        with self._lock:
-            waiting = list(self._waiting)
-        return any(build.owners() for build in waiting)

@@ -138,20 +138,16 @@ class SolveRequest:
 
         The sample has one problem per pattern of active rows, because each pattern may have its own islands.
         """
-        options = replace(self.options, seeds=1, max_iterations=1, solutions=min(2, self.options.solutions))
-        return replace(self._taken(self._first_of_each_pattern()), options=options)
-
-    def _first_of_each_pattern(self) -> NDArray[np.intp]:
-        """Return the index of the first problem of each pattern of active rows."""
         weights: list[Any] = [target.weights() for target in self.targets]
         weights += [objective.data[ROW_WEIGHTS] for objective in self.objectives]
         weights.append(self.batch.enabled)
-        count = self.problem_count
+        count, first = self.problem_count, np.zeros(1, np.intp)
         lines = [array for array in weights if array is not None and array.ndim == 2 and len(array) == count]
         on = np.hstack([np.zeros((count, 1), bool), *(array.astype(np.float32) > 0.0 for array in lines)])
-        if (on == on[0]).all():
-            return np.zeros(1, np.intp)
-        return np.sort(np.unique(on, axis=0, return_index=True)[1])
+        if not (on == on[0]).all():
+            first = np.sort(np.unique(on, axis=0, return_index=True)[1])  # problem of each pattern
+        options = replace(self.options, seeds=1, max_iterations=1, solutions=min(2, self.options.solutions))
+        return replace(self._taken(first), options=options)
 
     def part(self, rows: slice) -> "Self":
         """Return some of the problems as a request."""

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from ik_service.robots import builtin_urdf
 from ik_service.robots.readers.xml_reader import MAX_BYTES
 from ik_service.service.catalog.entries import ServedRobot
-from ik_service.service.catalog.uploaded_urdf import with_choices
+from ik_service.service.catalog.robot_catalog import with_choices
 from ik_service.service.codecs.media_types import require_uncompressed
 from ik_service.service.documents.robot import robot_body, robot_summary
 from ik_service.service.errors.exceptions import MediaTypeError, NoUrdfError

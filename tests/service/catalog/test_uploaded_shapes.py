@@ -4,8 +4,7 @@ import pytest
 
 from ik_service.errors import RobotFileError
 from ik_service.robots import load_urdf
-from ik_service.service.catalog.robot_catalog import RobotCatalog
-from ik_service.service.catalog.uploaded_urdf import PUT_SPHERES_MAX, read_uploaded, with_choices
+from ik_service.service.catalog.robot_catalog import PUT_SPHERES_MAX, RobotCatalog, read_uploaded, with_choices
 from tests.service.catalog.conftest import XML, kept
 from tests.service.messages import answered, problem
 
