@@ -128,8 +128,8 @@ MUTATIONS = (
     Mutation(
         "extra connections, for health, are kept without end",
         "ik_service/service/gate/connection.py",
-        "if len(self.extra) > EXTRA_MOST:",
-        "if not self.extra:",
+        "if len(self.slots.extra) > EXTRA_MOST:",
+        "if not self.slots.extra:",
         CONNECTION,
     ),
     Mutation(
@@ -156,8 +156,8 @@ MUTATIONS = (
     Mutation(
         "a build takes longer than its turn",
         "ik_service/service/pool/kernel_builder.py",
-        "time.monotonic() > began + self._turn_s and",
-        "time.monotonic() < began and",
+        "is_late = time.monotonic() > began + self._turn_s",
+        "is_late = time.monotonic() < began",
         KERNEL_BUILDER,
     ),
     Mutation(

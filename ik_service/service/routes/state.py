@@ -22,7 +22,6 @@ from ik_service.service.gate.admission import Admission
 from ik_service.service.gate.answers import wait_for
 from ik_service.service.gate.gate import context_of
 from ik_service.service.gate.metrics import ServiceMetrics
-from ik_service.service.gate.stream_session import StreamSession
 from ik_service.service.pool.loop_bridge import LoopBridge
 from ik_service.service.pool.side_threads import SideThreads
 from ik_service.service.pool.solver_pool import SolverPool
@@ -64,7 +63,7 @@ class ServiceState:
         stream_cap: Counts open streams by API key.
         catalog_refresh: Keeps the catalog of robots up to date.
         world_refresh: Keeps that of worlds up to date.
-        streams: Streams that are open.
+        streams: Functions that end the open streams.
         bridge: Between the application's event loop and the solver thread.
     """
 
@@ -87,7 +86,7 @@ class ServiceState:
         self.world_catalog, self.world_refresh = world_catalog, CatalogRefresh(world_catalog)
         self.catalog_refresh = CatalogRefresh(catalog)
         self.bridge = LoopBridge(pool)
-        self.streams: set[StreamSession] = set()
+        self.streams: set[Callable[[], None]] = set()
 
     @property
     def is_ready(self) -> bool:
@@ -166,8 +165,8 @@ class ServiceState:
 
     async def end_streams(self) -> None:
         """End all streams, each with the close code of a server that goes away."""
-        for session in list(self.streams):
-            session.end()
+        for end_stream in list(self.streams):
+            end_stream()
         loop = asyncio.get_running_loop()
         end = loop.time() + STREAMS_END_S
         while self.streams and loop.time() < end:

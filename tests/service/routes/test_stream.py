@@ -12,7 +12,7 @@ import pytest
 from starlette.testclient import WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 
-from ik_service.service.gate import stream_session
+from ik_service.service.routes import stream as stream_route
 from tests.bounded import PATIENCE_S
 from tests.service.conftest import service_of
 from tests.service.messages import problem
@@ -133,7 +133,7 @@ def test_an_unknown_robot_is_refused_before_the_handshake(client):
 
 def test_a_message_that_is_too_large_ends_the_stream(client):
     with streaming(client) as stream:
-        stream.send_text(" " * (stream_session.MAX_STREAM_MESSAGE_BYTES + 1))
+        stream.send_text(" " * (stream_route.MAX_STREAM_MESSAGE_BYTES + 1))
         assert code_of_end(stream) == 1009
 
 
@@ -141,7 +141,7 @@ def test_a_message_that_is_too_large_ends_the_stream(client):
     ("limit", "opened"), [("CONFIGURE_S", lambda client: client.websocket_connect(URL)), ("IDLE_S", streaming)]
 )
 def test_a_silent_stream_ends(client, monkeypatch, limit, opened):
-    monkeypatch.setattr(stream_session, limit, 0.05)
+    monkeypatch.setattr(stream_route, limit, 0.05)
     with opened(client) as stream:
         assert code_of_end(stream) == 1008
 
