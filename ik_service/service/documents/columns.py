@@ -140,16 +140,11 @@ def check_directions(directions: FloatArray, pointer: str) -> None:
         raise faulty_field(place, "out_of_range", "A direction has any length but 0.")
 
 
-def check_count(given: int, expected: int, pointer: str) -> None:
-    """Refuse a column unless its number of rows is the number of problems.
-
-    Raises:
-        FaultyFieldsError: The numbers differ.
-    """
-    if given != expected:
-        here = f"This is {given}" if pointer == "/problem_count" else f"There are {given} rows here"
-        detail = f"{here}, and there are {expected} problems in the columns before. They must agree."
-        raise faulty_field(pointer, "wrong_shape", detail)
+def wrong_count(given: int, expected: int, pointer: str) -> FaultyFieldsError:
+    """Return the error of a column whose number of rows is not the number of problems."""
+    here = f"This is {given}" if pointer == "/problem_count" else f"There are {given} rows here"
+    detail = f"{here}, and there are {expected} problems in the columns before. They must agree."
+    return faulty_field(pointer, "wrong_shape", detail)
 
 
 def _rows_of_array(array: FloatArray, width: int, pointer: str) -> FloatArray:

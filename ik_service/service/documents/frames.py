@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.robots import RobotModel
-from ik_service.service.documents.columns import check_count, check_unit_quaternions, read_row_or_rows
+from ik_service.service.documents.columns import check_unit_quaternions, read_row_or_rows, wrong_count
 from ik_service.service.errors.exceptions import faulty_field, pointer_token
 from ik_service.service.queue.objective_data import FloatArray
 from ik_service.service.schema.fields import Offset
@@ -36,8 +36,8 @@ def read_offset(offset: Offset, pointer: str) -> FloatArray:
         orientation = read_row_or_rows(offset.orientation_xyzw, 4, f"{pointer}/orientation_xyzw")
         check_unit_quaternions(orientation, f"{pointer}/orientation_xyzw")
         orientation = orientation / np.linalg.norm(orientation, axis=-1, keepdims=True)
-    if position.ndim == orientation.ndim == 2:
-        check_count(len(orientation), len(position), f"{pointer}/orientation_xyzw")
+    if position.ndim == orientation.ndim == 2 and len(orientation) != len(position):
+        raise wrong_count(len(orientation), len(position), f"{pointer}/orientation_xyzw")
     rows = np.broadcast_shapes(position.shape[:-1], orientation.shape[:-1])
     return np.concatenate([np.broadcast_to(part, (*rows, part.shape[-1])) for part in (position, orientation)], axis=-1)
 
@@ -137,7 +137,8 @@ class Switches(NamedTuple):
             enabled = np.ones(len(self.names), dtype=bool)
             self._switch_off(enabled, value, pointer, places)
             return None if enabled.all() else enabled
-        check_count(len(value), count, pointer)
+        if len(value) != count:
+            raise wrong_count(len(value), count, pointer)
         if count * len(self.names) > MAX_SWITCH_COUNT:
             detail = (
                 f"{count} problems have lists of their own, and the {self.owner} has {len(self.names)} {self.what}s. "

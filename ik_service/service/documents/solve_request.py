@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from ik_service.robots import RobotModel, World
 from ik_service.service.codecs.npz_codec import TEXTS, ArchiveFields
 from ik_service.service.documents.columns import (
-    check_count,
     check_unit_quaternions,
     check_weights,
     read_row_or_rows,
     read_rows,
+    wrong_count,
 )
 from ik_service.service.documents.envelope import check_link, read_envelope
 from ik_service.service.documents.frames import read_asked_limits, read_disabled, read_offset
@@ -86,8 +86,9 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
         detail = "No column has a row per problem. Say how many problems there are."
         raise faulty_field("/problem_count", "missing_field", detail)
     count = counts[0][1]
-    for pointer, rows in counts[1:]:
-        check_count(rows, count, pointer)
+    for pointer, rows in counts:
+        if rows != count:
+            raise wrong_count(rows, count, pointer)
     enabled = read_disabled(envelope.constraints.disable, robot, count) if "constraints" in given else None
     around = Surroundings()
     if not given.isdisjoint(("world", "options")):  # the options may ask for a check
@@ -137,8 +138,8 @@ def _read_target(target: SolveTarget, robot: RobotModel, options: SolverOptions,
         raise faulty_field(pointer, "missing_field", detail)
     data = {"orientations_xyzw": orientations, "offset": offset, "row_weights": weights, "tolerance": tolerance}
     for name, array in data.items():
-        if array is not None and array.ndim == 2:
-            check_count(len(array), len(rows), f"{pointer}/{name}")
+        if array is not None and array.ndim == 2 and len(array) != len(rows):
+            raise wrong_count(len(array), len(rows), f"{pointer}/{name}")
     read = Target(target.link, offset, target.reference_link, weights, target.free, tolerance, target.frame)
     if target.frame == "target" and orientations is None:
         raise faulty_field(f"{pointer}/frame", "invalid_value", "Axes of the target need its orientations_xyzw.")

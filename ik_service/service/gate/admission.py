@@ -152,14 +152,15 @@ class Admission:
             raise
         return arrival
 
-    def solver_timeout_s(self, arrival: Arrival) -> float:
-        """Return the time for the solver, so that the answer is sent before the deadline [s]."""
-        return max(0.0, arrival.deadline - time.monotonic() - LOOP_ROUNDS_BACK * self.lag.seconds)
+    def note(self, arrival: Arrival, robot: RobotModel, request: SolveRequest, owner: Owner) -> float:
+        """Note a request that has been read, since the next one of its sender is expected to be equal.
 
-    def remember(self, arrival: Arrival, robot: RobotModel, request: SolveRequest, owner: Owner) -> None:
-        """Remember a request as the expected next request of its sender."""
+        Returns:
+            Time for the solver, so that the answer is sent before the deadline [s].
+        """
         key = (robot.content_hash, request.batch_key)
-        self._last[arrival.sender] = Expected(key, request.problem_count, owner)
+        self._last[arrival.sender] = Expected(key, request.batch.problem_count, owner)
+        return max(0.0, arrival.deadline - time.monotonic() - LOOP_ROUNDS_BACK * self.lag.seconds)
 
 
 def preferred_wait_s(value: bytes) -> float | None:

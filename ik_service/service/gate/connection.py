@@ -107,7 +107,8 @@ class LimitedConnection(HttpToolsProtocol):
             if len(self.slots.extra) > EXTRA_MOST:
                 _close_first(self.slots.extra)
         else:
-            self._set_idle(None)
+            self._idle_among = self.slots.idle[None]
+            self._idle_among[self] = None
         self._await_incoming(min(EXTRA_S if self._is_extra else math.inf, self.settings.header_timeout_s))
         self._look()
 
@@ -155,18 +156,7 @@ class LimitedConnection(HttpToolsProtocol):
         """Check the headers and start the request."""
         self._in_headers = False
         self._end_incoming()
-        if (fault := self._fault()) is not None:
-            self._refuse(*fault)
-            raise ValueError  # ends the parser
-        self._beside_body = -HTTP_SLICE_BYTES  # the number of header bytes in this slice is unknown
-        self._idle_among.pop(self, None)
-        super().on_headers_complete()
-        self.headers = self.headers[:]  # a copy: uvicorn would add the trailers of the body to the headers
-        if self._is_extra and self.cycle is not None:
-            self.cycle.keep_alive = False
-
-    def _fault(self) -> tuple[int, str] | None:
-        """Return the status and text of a refusal by the headers; None for valid headers."""
+        fault: tuple[int, str] | None = None
         size, hosts, coding = len(self.url), 0, b""
         for name, value in self.headers:
             size += len(name) + len(value)
@@ -175,17 +165,25 @@ class LimitedConnection(HttpToolsProtocol):
             elif name == b"transfer-encoding":
                 coding += b"," + value if coding else value
         if size > self.settings.max_header_bytes:
-            return self._headers_too_large()
-        if hosts > 1:
-            return 400, f"The request has {hosts} Host headers. Send one."
-        if coding and coding.strip().lower() != b"chunked":
+            fault = self._headers_too_large()
+        elif hosts > 1:
+            fault = 400, f"The request has {hosts} Host headers. Send one."
+        elif coding and coding.strip().lower() != b"chunked":
             given = coding[:100].decode("latin-1")
-            return 501, f"Transfer-Encoding is {given!r}. Send 'chunked' or a Content-Length."
-        if self._is_extra and not self.url.startswith(b"/health/"):
-            return _FULL
-        if len(self.pipeline) >= PIPELINED_MOST:
-            return 400, f"More than {PIPELINED_MOST} requests came before their answers."
-        return None
+            fault = 501, f"Transfer-Encoding is {given!r}. Send 'chunked' or a Content-Length."
+        elif self._is_extra and not self.url.startswith(b"/health/"):
+            fault = _FULL
+        elif len(self.pipeline) >= PIPELINED_MOST:
+            fault = 400, f"More than {PIPELINED_MOST} requests came before their answers."
+        if fault is not None:
+            self._refuse(*fault)
+            raise ValueError  # ends the parser
+        self._beside_body = -HTTP_SLICE_BYTES  # the number of header bytes in this slice is unknown
+        self._idle_among.pop(self, None)
+        super().on_headers_complete()
+        self.headers = self.headers[:]  # a copy: uvicorn would add the trailers of the body to the headers
+        if self._is_extra and self.cycle is not None:
+            self.cycle.keep_alive = False
 
     def on_chunk_header(self) -> None:
         """Allow the line of a chunk."""
@@ -206,7 +204,9 @@ class LimitedConnection(HttpToolsProtocol):
         """Wait for the next request; discard the rest of the answered request's body for a limited time."""
         super().on_response_complete()
         if self.cycle.response_complete:
-            self._set_idle(context_of(self.cycle.scope).owner if CONTEXT in self.cycle.scope else None)
+            owner = context_of(self.cycle.scope).owner if CONTEXT in self.cycle.scope else None
+            self._idle_among = self.slots.idle[owner]
+            self._idle_among[self] = None
         if (
             not self.transport.is_closing()
             and not self.pipeline
@@ -242,10 +242,6 @@ class LimitedConnection(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
         super()._start_asgi_task(cycle, app)
-
-    def _set_idle(self, owner: Owner) -> None:
-        self._idle_among = self.slots.idle[owner]
-        self._idle_among[self] = None
 
     def _let_go(self) -> None:
         self._end_incoming()

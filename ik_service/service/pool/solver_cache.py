@@ -112,7 +112,7 @@ class SolverCache:
         cached = self._cached(robot, first, owner)
         if cached.solver.engine == "staged":
             self._require_bounded(robot, first.options)
-        counts = [request.problem_count for request in requests]
+        counts = [request.batch.problem_count for request in requests]
         for k, target in enumerate(first.targets):
             if given := [name for name in DATA if getattr(target, name) is not None]:
                 several = [request.targets[k] for request in requests]

@@ -109,7 +109,7 @@ class SolverPool:
     @property
     def waiting_requests(self) -> int:
         """Number of waiting requests."""
-        return self._queue.requests
+        return self._queue.request_cap.used
 
     @property
     def waiting_problems(self) -> int:
@@ -154,7 +154,7 @@ class SolverPool:
         queued = QueuedRequest(robot, request, now, now + timeout_s, label=label, owner=owner)
         key = queued.key
         with self._changed:
-            if self._is_solving or self._queue.requests:
+            if self._is_solving or self._queue.request_cap.used:
                 self._shared_at = now
             if key not in self._batch_sizer and queued.may_be_slow:
                 self._batch_sizer.start_small(key)
@@ -223,7 +223,7 @@ class SolverPool:
                 raise ClosedError("The service is shutting down.")
             if timeout_s <= 0.0 and not is_read:
                 raise ExpiredError("The deadline passed before the request was read. Nothing was solved.")
-            if key is not None and self._queue.requests:
+            if key is not None and self._queue.request_cap.used:
                 is_small = problem_count <= sizer.budget(key)
                 wait_s = self._queue.seconds_until(owner, key, sizer.usual_seconds, is_small=is_small)
             try:
@@ -289,7 +289,7 @@ class SolverPool:
                 if not self._in_progress:
                     if self._closed:
                         return
-                    self._changed.wait(SWEEP_S if self._queue.requests else None)
+                    self._changed.wait(SWEEP_S if self._queue.request_cap.used else None)
                     continue
             if stale:
                 self._runner.expire(stale)

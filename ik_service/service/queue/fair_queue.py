@@ -78,10 +78,13 @@ class FairQueue:
             share of its owner.
         group_limit: Largest number of waiting keys with kernels, and equally many keys without kernels.
         is_shared: Whether several owners share these limits.
+
+    Attributes:
+        request_cap: Counts the waiting requests, partly solved requests included.
     """
 
     def __init__(self, *, request_limit: int, problem_limit: int, group_limit: int, is_shared: bool = False) -> None:
-        self._requests = FairCap(request_limit, "requests waiting", "requests", is_shared=is_shared)
+        self.request_cap = FairCap(request_limit, "requests waiting", "requests", is_shared=is_shared)
         self._problems = FairCap(problem_limit, "problems waiting", "problems", is_shared=is_shared)
         self._open_kinds = FairCap(group_limit, "kinds of requests waiting", "kinds", is_shared=is_shared)
         self._shut_kinds = FairCap(
@@ -91,11 +94,6 @@ class FairQueue:
         self._groups: dict[Hashable, RequestGroup] = {}
         self._accounts: dict[Owner, OwnerAccount] = {}  # never removed: owners are API keys
         self._common_start = 0.0
-
-    @property
-    def requests(self) -> int:
-        """Number of waiting requests, partly solved requests included."""
-        return self._requests.used
 
     @property
     def problems(self) -> int:
@@ -138,7 +136,7 @@ class FairQueue:
         Raises:
             QueueFullError: The queue is full; ShareExhaustedError if only the owner's share is full.
         """
-        self._requests.require(owner)
+        self.request_cap.require(owner)
         self._problems.require(owner, min(problem_count, self._counted_most))
 
     def put(self, queued: QueuedRequest, *, is_open: bool = False) -> bool:
@@ -158,7 +156,7 @@ class FairQueue:
         if owner not in group.queues:
             group.kinds.acquire(owner)
             account = self._accounts.setdefault(owner, OwnerAccount())
-            if owner not in self._requests.held:
+            if owner not in self.request_cap.held:
                 account.used_s = max(account.used_s, self._common_start)
             group.queues[owner] = OwnerQueue(account.start_s)
             self._groups[queued.key] = group
@@ -166,7 +164,7 @@ class FairQueue:
         queued.is_compiled = group.is_open
         queue.requests[queued.is_small][queued] = None
         queue.problems[queued.is_small] += queued.remaining
-        self._requests.add(owner)
+        self.request_cap.add(owner)
         self._problems.add(owner, min(queued.remaining, self._counted_most))
         return group.is_open
 
@@ -194,7 +192,12 @@ class FairQueue:
         Args:
             budget: Returns the largest number of problems in a batch of a key.
         """
-        ready = [(key, owner, queue) for key, owner, queue in self._queues() if self._groups[key].is_open]
+        ready = [
+            (key, owner, queue)
+            for key, group in self._groups.items()
+            if group.is_open
+            for owner, queue in group.queues.items()
+        ]
         if not ready:
             return ()
         key, owner, first = min(ready, key=lambda each: (self._accounts[each[1]].used_s, each[2].used_s))
@@ -211,7 +214,7 @@ class FairQueue:
             self._problems.release(queued.owner, before - min(queued.remaining, self._counted_most))
             if queued.remaining == 0:
                 del queue.requests[queued.is_small][queued]
-                self._requests.release(queued.owner)
+                self.request_cap.release(queued.owner)
         return tuple(shares)
 
     def charge(self, shares: Sequence[BatchShare], seconds: float) -> None:
@@ -234,7 +237,7 @@ class FairQueue:
             return False
         del queue.requests[queued.is_small][queued]
         queue.problems[queued.is_small] -= queued.remaining
-        self._requests.release(queued.owner)
+        self.request_cap.release(queued.owner)
         self._problems.release(queued.owner, min(queued.remaining, self._counted_most))
         self._forget_if_empty(queued.key, queued.owner)
         return True

@@ -85,7 +85,7 @@ class QueuedRequest:
         own = request.batch_key
         self.key: Hashable = (robot.content_hash, id(self) if own is None else own)
         self.future: Future[TimedResult] = Future()
-        self.problem_count = self.remaining = request.problem_count
+        self.problem_count = self.remaining = request.batch.problem_count
         self.is_small = True
         self.is_compiled = False
         self._started_at = queued_at

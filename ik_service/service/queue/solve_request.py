@@ -151,7 +151,7 @@ class SolveRequest:
 
     def part(self, rows: slice) -> "Self":
         """Return some of the problems as a request."""
-        if rows.start == 0 and rows.stop >= self.problem_count:
+        if rows.start == 0 and rows.stop >= self.batch.problem_count:
             return self
         return self._taken(rows)
 

@@ -84,8 +84,7 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
     asked, (size, array_bytes) = decoded.request, solve_bytes(model, decoded, output_codec)
     context.reserve_answer(size)
     context.reserve(array_bytes)
-    state.admission.remember(arrival, model, asked, owner)
-    timeout_s = state.admission.solver_timeout_s(arrival)
+    timeout_s = state.admission.note(arrival, model, asked, owner)
     solving = state.bridge.solve(model, asked, timeout_s=timeout_s, label=robot, owner=owner)
     answer = await wait_for(request, solving)
     if arrival.deadline < time.monotonic():

@@ -73,7 +73,7 @@ def test_a_request_is_taken_to_be_like_the_last_one_of_its_sender(door, panda):
     asked = {"ann": request(3), "bob": request(70, "panda_link7")}
     for _ in range(2):
         for name, one in asked.items():
-            door.remember(door.admit(PATH, [(b"x-api-key", name.encode())]), panda, one, name)
+            door.note(door.admit(PATH, [(b"x-api-key", name.encode())]), panda, one, name)
     keys = {name: (panda.content_hash, one.batch_key) for name, one in asked.items()}
     known = [Expected(keys[name], one.problem_count, name) for name, one in asked.items()]
     assert [each for each, _, _ in door.pool.asked] == [None, None, *known]
@@ -85,7 +85,7 @@ def test_senders_are_forgotten_when_there_are_too_many(panda, monkeypatch):
     door.pool = Pool()
     headers = [[(b"x-api-key", b"%d" % k)] for k in range(5)]
     for each in headers:
-        door.remember(door.admit(PATH, each), panda, request(1), None)
+        door.note(door.admit(PATH, each), panda, request(1), None)
     for each in headers:
         door.admit(PATH, each)
     assert [each is not None for each, _, _ in door.pool.asked] == [False] * 7 + [True] * 3
@@ -172,10 +172,10 @@ def test_what_delays_the_loop_from_outside_counts_for_deadlines_and_not_for_refu
     assert door.pool.asked[-1][2] == 0.0
 
 
-def test_the_solver_has_less_time_than_the_caller_gives(door, monkeypatch):
-    arrival = door.admit(PATH, [(b"prefer", b"wait=5")])
-    assert door.solver_timeout_s(arrival) == pytest.approx(5.0, abs=1.0)
+def test_the_solver_has_less_time_than_the_caller_gives(door, panda, monkeypatch):
+    given = door.admit(PATH, [(b"prefer", b"wait=5")]), panda, request(1), None
+    assert door.note(*given) == pytest.approx(5.0, abs=1.0)
     monkeypatch.setattr(LoopLag, "seconds", 1.0)
-    assert door.solver_timeout_s(arrival) == pytest.approx(3.0, abs=1.0)
+    assert door.note(*given) == pytest.approx(3.0, abs=1.0)
     monkeypatch.setattr(LoopLag, "seconds", 10.0)
-    assert door.solver_timeout_s(arrival) == 0.0
+    assert door.note(*given) == 0.0

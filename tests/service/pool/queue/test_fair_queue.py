@@ -22,7 +22,7 @@ def test_a_batch_is_whatever_waits_up_to_the_budget(panda):
     put(one, *few)
     assert sizes(one.take(lambda _: 100)) == [(few[0], 0, 3), (few[1], 0, 97)]
     assert sizes(one.take(lambda _: 100)) == [(few[1], 97, 197)]
-    assert (one.requests, one.problems) == (1, 3)
+    assert (one.request_cap.used, one.problems) == (1, 3)
 
 
 @pytest.mark.parametrize("count", [1, 600])
@@ -142,7 +142,7 @@ def test_stale_requests_go(panda):
     put(one, late, cancelled, good)
     cancelled.future.cancel()
     assert one.drop_stale(1.0) == [late, cancelled]
-    assert (one.requests, one.problems) == (1, 5)
+    assert (one.request_cap.used, one.problems) == (1, 5)
     assert not one.discard(late)
     assert [share.queued for share in one.take(lambda _: 10)] == [good]
 
@@ -196,7 +196,7 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def counts_agree(self):
-        assert self.queue.requests == len(self.waiting) <= ROOM["request_limit"]
+        assert self.queue.request_cap.used == len(self.waiting) <= ROOM["request_limit"]
         assert self.queue.problems == sum(self.waiting.values())
         assert set(self.queue) == set(self.waiting)
         assert len({each.key for each in self.waiting}) <= ROOM["group_limit"]
@@ -204,7 +204,7 @@ class Model(RuleBasedStateMachine):
     def teardown(self):
         for each in self.waiting:
             assert self.queue.discard(each)
-        assert (self.queue.requests, self.queue.problems) == (0, 0)
+        assert (self.queue.request_cap.used, self.queue.problems) == (0, 0)
         assert not any(self.queue.has_group(work(self.robot, link=link).key) for link in LINKS[:3])
         for owner in self.owners:  # nothing is held any more
             put(self.queue, each := work(self.robot, owner=owner))
