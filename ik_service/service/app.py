@@ -168,11 +168,7 @@ def _solver_pool(settings: ServiceSettings, observer: PoolObserver, *, compile_a
 
 
 def _catalog(settings: ServiceSettings, models: Mapping[str, RobotModel]) -> RobotCatalog:
-    """Return the catalog of the robots that are served.
-
-    Raises:
-        InputError: There is none and none can be put, or one to warm up is unknown.
-    """
+    """Return the catalog of the robots that are served; InputError for none, or for an unknown one to warm up."""
     folder, most = settings.catalog_dir, settings.max_uploaded_robots
     catalog = RobotCatalog(models, folder, max_uploaded=most, uploaders=_uploaders(settings))
     if not catalog.entries and folder is None:

@@ -106,11 +106,7 @@ def read_uploaded(text: bytes) -> RobotModel:
 
 
 def _with_collision_model(model: RobotModel, text: bytes) -> RobotModel:
-    """Return the robot with its collision spheres; other collision shapes give a warning and no collision model.
-
-    Raises:
-        RobotFileError: The robot has too many spheres.
-    """
+    """Return the robot with its collision spheres; other collision shapes give a warning and no collision model."""
     shapes = {link.name: link.shapes for link in read_urdf(text, reads_constraints=False).links}
     spheres = {
         link: [(*shape.position, shape.radius) for shape in own.shapes if isinstance(shape, Sphere)]

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.packed_columns import PACKED_FIELDS, packed
-from ik_service.service.codecs.codec import CONTAINER_BYTES, Codec, Document, LazyRows
-from ik_service.service.codecs.packed_column import PackedColumn
+from ik_service.service.codecs.codec import CONTAINER_BYTES, Codec, Document, LazyRows, PackedColumn
 from ik_service.service.errors.exceptions import BodyTooLargeError, MalformedMsgpackError
 from ik_service.service.schema.limits import MAX_PROBLEM_COUNT
 

@@ -20,8 +20,7 @@ import orjson
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from ik_service.service.codecs.codec import Codec, Document
-from ik_service.service.codecs.packed_column import DTYPES
+from ik_service.service.codecs.codec import DTYPES, Codec, Document
 from ik_service.service.errors.exceptions import BodyTooLargeError, MalformedNpzError, faulty_field
 from ik_service.service.queue.objective_data import FloatArray
 from objectives.errors import InputError
@@ -136,12 +135,7 @@ def _decompressed(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
 
 
 def _read_array(name: str, data: bytes) -> FloatArray:
-    """Return the array in a member.
-
-    Raises:
-        MalformedNpzError: Not as numpy writes it.
-        FaultyFieldsError: A type or order that is not accepted.
-    """
+    """Return the array in a member; an error if numpy has not written it so, or for a type that is not accepted."""
     stream = io.BytesIO(data)
     try:
         read_header = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}

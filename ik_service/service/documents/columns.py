@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.service.codecs.packed_column import PackedColumn
+from ik_service.service.codecs.codec import PackedColumn
 from ik_service.service.errors.exceptions import FaultyFieldsError, TooManyProblemsError, faulty_field
 from ik_service.service.queue.objective_data import FloatArray
 from ik_service.service.schema.limits import MAX_PROBLEM_COUNT, MAX_VALUE, MIN_ROW_WEIGHT
@@ -38,7 +38,13 @@ def read_rows(value: object, width: int, pointer: str) -> FloatArray:
     """
     value = value.array(pointer) if isinstance(value, PackedColumn) else value
     if isinstance(value, np.ndarray):
-        return _checked(_rows_of_array(value, width, pointer), pointer)
+        if value.ndim != 2 or value.shape[1] != width:
+            raise faulty_field(pointer, "wrong_shape", f"The column has shape {list(value.shape)}. Give [n, {width}].")
+        if not len(value):
+            raise faulty_field(pointer, "empty_batch", "The column is empty. Give one row per problem, at least one.")
+        if len(value) > MAX_PROBLEM_COUNT:
+            raise _too_many_rows(len(value), pointer)
+        return _checked(value, pointer)
     if not isinstance(value, list):
         raise faulty_field(pointer, "wrong_type", f"Give a list of rows of {width} numbers, not {_kind(value)}.")
     if not value:
@@ -145,16 +151,6 @@ def wrong_count(given: int, expected: int, pointer: str) -> FaultyFieldsError:
     here = f"This is {given}" if pointer == "/problem_count" else f"There are {given} rows here"
     detail = f"{here}, and there are {expected} problems in the columns before. They must agree."
     return faulty_field(pointer, "wrong_shape", detail)
-
-
-def _rows_of_array(array: FloatArray, width: int, pointer: str) -> FloatArray:
-    if array.ndim != 2 or array.shape[1] != width:
-        raise faulty_field(pointer, "wrong_shape", f"The column has shape {list(array.shape)}. Give [n, {width}].")
-    if not len(array):
-        raise faulty_field(pointer, "empty_batch", "The column is empty. Give one row per problem, at least one.")
-    if len(array) > MAX_PROBLEM_COUNT:
-        raise _too_many_rows(len(array), pointer)
-    return array
 
 
 def _too_many_rows(count: int, pointer: str) -> TooManyProblemsError:

@@ -6,7 +6,7 @@ import math
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.names import leaf_links
 from ik_service.mechanism.trees import moved_link
-from ik_service.robots import CollisionModel, LoopConstraint, RobotModel
+from ik_service.robots import LoopConstraint, RobotModel
 from ik_service.service.schema.robot import (
     CollisionBody,
     CoordinateConstraintBody,
@@ -35,6 +35,10 @@ def robot_summary(name: str, robot: RobotModel, source: Source = "built_in") -> 
 
 def robot_body(name: str, robot: RobotModel, source: Source = "built_in") -> RobotBody:
     """Return the full description of a robot."""
+    collision, model = None, robot.collision_model
+    if model is not None:
+        spheres = {link: own.tolist() for link, own in model.spheres.items()}
+        collision = CollisionBody(spheres=spheres, pairs=[list(pair) for pair in model.pairs])
     return RobotBody(
         **robot_summary(name, robot, source).model_dump(),
         content_hash=robot.content_hash,
@@ -48,7 +52,7 @@ def robot_body(name: str, robot: RobotModel, source: Source = "built_in") -> Rob
         coordinate_constraints=[
             CoordinateConstraintBody(**dataclasses.asdict(one)) for one in robot.coordinate_constraints
         ],
-        collision=None if robot.collision_model is None else _collision(robot.collision_model),
+        collision=collision,
         warnings=list(robot.warnings),
     )
 
@@ -99,11 +103,6 @@ def _link(robot: RobotModel, index: int) -> LinkBody:
         joint=None if body < 0 else robot.joint_names[body],
         pose=_pose(robot.link_X_body[index].tolist()),
     )
-
-
-def _collision(model: CollisionModel) -> CollisionBody:
-    spheres = {link: own.tolist() for link, own in model.spheres.items()}
-    return CollisionBody(spheres=spheres, pairs=[list(pair) for pair in model.pairs])
 
 
 def _loop(loop: LoopConstraint) -> LoopBody:

@@ -7,10 +7,9 @@ import numpy as np
 
 from ik_service.result_schema import EDGE_COLUMNS, Column, edge_array
 from ik_service.robots import RobotModel
-from ik_service.service.codecs.codec import Codec
+from ik_service.service.codecs.codec import Codec, PackedColumn
 from ik_service.service.codecs.json_codec import JsonCodec
 from ik_service.service.codecs.msgpack_codec import MsgpackCodec
-from ik_service.service.codecs.packed_column import PackedColumn
 from ik_service.service.documents.columns import check_unit_quaternions, read_row
 from ik_service.service.documents.envelope import read_envelope
 from ik_service.service.documents.solve_request import read_solve

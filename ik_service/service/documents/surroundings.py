@@ -10,7 +10,7 @@ from ik_service.collision.body_spheres import checked_attached
 from ik_service.collision.world import MAX_ATTACHED
 from ik_service.robots import AttachedObject, DistanceGrid, RobotModel, World
 from ik_service.robots.readers.world_file import read_world
-from ik_service.service.codecs.packed_column import PackedColumn
+from ik_service.service.codecs.codec import PackedColumn
 from ik_service.service.documents.columns import read_rows
 from ik_service.service.documents.envelope import check_link
 from ik_service.service.documents.frames import NAMES_SHOWN, Switches
@@ -84,11 +84,7 @@ def read_surroundings(
 
 
 def _world_of(given: SolveWorld, kept: Mapping[str, World]) -> World:
-    """Return the world of a request, given by name or by its objects.
-
-    Raises:
-        FaultyFieldsError: Unknown name, both a name and objects, or invalid objects.
-    """
+    """Return the world of a request, given by name or by its objects."""
     if given.name is None:
         return read_objects(given.objects, "/world/objects", REQUEST_LIMITS)
     if given.objects:
@@ -101,11 +97,7 @@ def _world_of(given: SolveWorld, kept: Mapping[str, World]) -> World:
 
 
 def _read_attached(given: Any, robot: RobotModel, world: World) -> Mapping[str, AttachedObject]:
-    """Return the objects attached to links, by name.
-
-    Raises:
-        FaultyFieldsError: Invalid attached objects.
-    """
+    """Return the objects attached to links, by name."""
     if not isinstance(given, dict):
         raise faulty_field("/world/attached", "wrong_type", "Give an object of attached objects by their names.")
     if len(given) > MAX_ATTACHED:

@@ -110,9 +110,7 @@ class ServiceMetrics(PoolObserver):
         self._compile_time = _histogram(
             "compile_seconds", "Time to compile kernels, or to find them in the cache [s].", "robot", _SLOW, registry
         )
-        self._islands = WeightedHistogram(
-            "ik_service_problem_islands", "Islands of a problem.", ["robot"], buckets=_ISLANDS, registry=registry
-        )
+        self._islands = _histogram("problem_islands", "Islands of a problem.", "robot", _ISLANDS, registry)
         self._dropped = Counter(
             "ik_service_dropped_requests", "Requests dropped before they were solved.", ["reason"], registry=registry
         )
@@ -232,5 +230,7 @@ def _counts(values: NDArray[np.integer[Any]], rows: Sequence[slice], least: int 
     return [int(count) for count in np.bincount(taken, minlength=least)]
 
 
-def _histogram(name: str, documentation: str, label: str, buckets: Sequence[float], registry: CollectorRegistry) -> Any:
-    return Histogram(f"ik_service_{name}", documentation, [label], buckets=buckets, registry=registry)
+def _histogram(
+    name: str, documentation: str, label: str, buckets: Sequence[float], registry: CollectorRegistry
+) -> WeightedHistogram:
+    return WeightedHistogram(f"ik_service_{name}", documentation, [label], buckets=buckets, registry=registry)

@@ -12,7 +12,7 @@ from ik_service.service.pool.kernel_gate import KernelGate
 from ik_service.service.pool.pool_observer import PoolObserver, notify
 from ik_service.service.pool.solver_cache import EFFORT_MOST, SolverCache, staged_effort
 from ik_service.service.queue.batch_size import BatchSizer
-from ik_service.service.queue.errors import ExpiredError, SolverLostError, compile_failed_error
+from ik_service.service.queue.errors import CompileFailedError, ExpiredError, SolverLostError
 from ik_service.service.queue.fair_queue import FairQueue
 from ik_service.service.queue.queued_request import BatchShare, QueuedRequest
 from objectives.errors import InputError
@@ -94,7 +94,7 @@ class BatchRunner:
             if is_build_failure(error):
                 _logger.warning("Kernels for robot '%s' cannot be compiled. %s", robot.name, error)
                 self._gate.fail(shares[0].queued)
-                error = compile_failed_error(robot.name)
+                error = CompileFailedError(robot.name)
             elif isinstance(error, KernelCacheError):
                 self._gate.fail(shares[0].queued, BuildEnd.NOT_KEPT)
             for share in shares:

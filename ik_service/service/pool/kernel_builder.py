@@ -235,14 +235,7 @@ class KernelBuilder:
                 return self._in_progress
 
     def _run_step(self, process: BuilderProcess, build: Build) -> bool:
-        """Run the next step of a build; return False if the step takes too long and the process must end.
-
-        Raises:
-            BuildFailedError: The code cannot be compiled.
-            KernelCacheError: The kernels cannot be kept.
-            OSError: The process has ended.
-            EOFError: The process has ended.
-        """
+        """Run the next step of a build; return False if it takes too long; errors as in `BuilderProcess`."""
         began = time.monotonic()
         process.begin(build.robot, build.step(), build.mark if build.left == 1 else None)
         while not process.is_finished(LOOK_S):

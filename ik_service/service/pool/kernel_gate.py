@@ -15,7 +15,7 @@ from ik_service.errors import KernelCacheError
 from ik_service.service.pool.kernel_builder import BuildEnd, KernelBuilder
 from ik_service.service.pool.pool_observer import PoolObserver, notify
 from ik_service.service.queue.batch_size import BoundedDict
-from ik_service.service.queue.errors import compile_failed_error
+from ik_service.service.queue.errors import CompileFailedError
 from ik_service.service.queue.fair_cap import Owner
 from ik_service.service.queue.fair_queue import FairQueue
 from ik_service.service.queue.queued_request import QueuedRequest
@@ -155,4 +155,4 @@ def _error(end: BuildEnd, queued: QueuedRequest) -> IKError:
         return KernelCacheError(
             f"The kernels for robot '{queued.robot.name}' cannot be kept; the service's log says why."
         )
-    return compile_failed_error(queued.robot.name)
+    return CompileFailedError(queued.robot.name)

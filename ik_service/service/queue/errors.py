@@ -64,6 +64,13 @@ class CompilingError(ExpiredError):
 class CompileFailedError(IKError):
     """Code for requests of this kind cannot be compiled."""
 
+    def __init__(self, robot: str) -> None:
+        """Take the name of the robot."""
+        super().__init__(
+            f"The code for this kind of request and robot '{robot}' cannot be compiled; the service's log says why. "
+            "Ask for other links or rows, or look for numbers in the robot's description that are far from all others."
+        )
+
 
 class ClosedError(IKError):
     """The pool takes no more requests: it is closing, or its thread has ended."""
@@ -71,11 +78,3 @@ class ClosedError(IKError):
 
 class SolverLostError(ClosedError):
     """The solver thread has ended with an error, such as a failed device."""
-
-
-def compile_failed_error(robot: str) -> CompileFailedError:
-    """Return the error of requests with code that cannot be compiled."""
-    return CompileFailedError(
-        f"The code for this kind of request and robot '{robot}' cannot be compiled; the service's log says why. Ask "
-        "for other links or rows, or look for numbers in the robot's description that are far from all others."
-    )

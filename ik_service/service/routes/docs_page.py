@@ -124,16 +124,7 @@ def _page(
     has_keys: bool,
     is_ready: bool,
 ) -> str:
-    """Return the first page: what runs here, in HTML without a script.
-
-    Args:
-        found: What answers.
-        robots: The robots that are shown, by name.
-        address: Of the service, as the reader has called it.
-        page_url: Address of the live page; None where nobody has said one.
-        has_keys: Whether the service asks for keys; names of robots are then for those who have one.
-        is_ready: Whether the service is ready.
-    """
+    """Return the first page: what runs here, in HTML without a script."""
     cells = [(name, str(robot.model.active_dof_count), robot.ends) for name, robot in robots.items()]
     rows = "".join(f"<tr><td>{'</td><td>'.join(map(escape, row))}</td></tr>" for row in cells)
     table = f"<table><tr><th>robot</th><th>DOFs</th><th>ends</th></tr>{rows}</table>"

@@ -7,6 +7,7 @@ at the end: its `objective_class`, its fields with their checks in the annotatio
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 import objectives
@@ -168,12 +169,13 @@ class JointObjective(WeightedObjective):
 
     def row_count(self, robot: RobotModel) -> int:
         """Return the number of rows: one for each DOF of the joints."""
-        return int(np.diff(robot.joint_qd_start)[self.joint_indices(robot)].sum())
+        return self.count(robot, np.ones(robot.joint_dof_count, bool))
 
-    def joint_indices(self, robot: RobotModel) -> list[int]:
-        """Return the indices of the joints that have rows."""
+    def count(self, robot: RobotModel, has_row: NDArray[np.bool_]) -> int:
+        """Return the number of rows: one for each DOF of the joints that has a row, bool [joint_dof_count]."""
         chosen = frozenset(robot.joint_names if self.joints is None else self.joints)
-        return [index for index, name in enumerate(robot.joint_names) if name in chosen]
+        of_joints = [name in chosen for name in robot.joint_names]
+        return int(has_row[np.repeat(of_joints, np.diff(robot.joint_qd_start))].sum())
 
 
 class PostureObjective(JointObjective):
@@ -214,9 +216,7 @@ class JointLimitObjective(JointObjective):
     def row_count(self, robot: RobotModel) -> int:
         """Return the number of rows: one for each DOF of the joints that has a limit."""
         limited = np.isfinite(robot.joint_limit_lower) | np.isfinite(robot.joint_limit_upper)
-        limited &= robot.dof_coordinate >= 0
-        starts = robot.joint_qd_start
-        return sum(int(limited[starts[joint] : starts[joint + 1]].sum()) for joint in self.joint_indices(robot))
+        return self.count(robot, limited & (robot.dof_coordinate >= 0))
 
 
 class JointCenteringObjective(JointObjective):
@@ -229,9 +229,7 @@ class JointCenteringObjective(JointObjective):
     def row_count(self, robot: RobotModel) -> int:
         """Return the number of rows: one for each DOF of the joints that has two limits."""
         width = robot.joint_limit_upper - robot.joint_limit_lower
-        has_range = np.isfinite(width) & (width > 0.0) & (robot.dof_coordinate >= 0)
-        starts = robot.joint_qd_start
-        return sum(int(has_range[starts[joint] : starts[joint + 1]].sum()) for joint in self.joint_indices(robot))
+        return self.count(robot, np.isfinite(width) & (width > 0.0) & (robot.dof_coordinate >= 0))
 
 
 class ManipulabilityObjective(LinkObjective):

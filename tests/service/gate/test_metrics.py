@@ -14,7 +14,7 @@ from ik_service.robots import builtin_urdf
 from ik_service.service import create_app
 from ik_service.service.gate import metrics as metrics_module
 from ik_service.service.gate.metrics import ServiceMetrics
-from ik_service.service.queue.queued_request import QueuedRequest
+from ik_service.service.queue.queued_request import BatchShare, QueuedRequest
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.settings import ServiceSettings
 from ik_service.solver.given.batch import Batch
@@ -93,7 +93,7 @@ def test_refused_requests_are_counted_by_reason(own_client):
     assert (late.status_code, late.json()["code"]) == (504, "deadline_passed")
     service = own_client.app.state.service
     service.metrics.refused("wait")  # as the pool and the connections do
-    service.metrics.began()
+    service.metrics.open_requests += 1
     service.metrics.answered({"method": "POST"}, 503, 0.0, is_unread=True)
     found = samples(own_client)
     refused = "ik_service_refused_requests_total"
@@ -152,7 +152,7 @@ def test_robots_of_equal_urdfs_share_batches_and_are_counted_apart():
         QueuedRequest(panda, SolveRequest((Target("panda_hand"),), Batch.of([poses])), 0.0, 1.0, label=name)
         for name in ("a", "b", "gone")
     ]
-    metrics.solved(panda, [work.take(1) for work in works], result, 0.5)
+    metrics.solved(panda, [BatchShare(work, slice(0, 1), 1) for work in works], result, 0.5)
     metrics.compiled(works[1], 2.0)
 
     def value(name, robot, **labels):
@@ -211,9 +211,9 @@ def test_each_worker_shows_the_metrics_of_all(worker, tmp_path):
     one, two = worker(1), worker(2)
     for metrics, count in ((one, 3), (two, 4)):
         for _ in range(count):
-            metrics.began()
+            metrics.open_requests += 1
             metrics.answered({"method": "GET"}, 200, 0.01)
-    two.began()
+    two.open_requests += 1
     two.refresh()
     requests = ("ik_service_requests_total", ("method", "GET"), ("route", "(none)"), ("status", "200"))
     found = shown(one)
