@@ -27,7 +27,7 @@ from ik_service.service.queue.batch_size import BatchSizer
 from ik_service.service.queue.errors import ClosedError, ExpiredError, QueueFullError, SolverLostError
 from ik_service.service.queue.fair_cap import UNKNOWN_OWNER, Owner
 from ik_service.service.queue.fair_queue import FairQueue
-from ik_service.service.queue.queued_request import RETRY_MOST_S, Expected, QueuedRequest, TimedResult
+from ik_service.service.queue.queued_request import RETRY_MOST_S, BatchShare, Expected, QueuedRequest, TimedResult
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.warp_start import start_warp
 
@@ -278,7 +278,8 @@ class SolverPool:
     def _serve(self) -> None:
         while True:
             with self._changed:
-                now, stale, shares = time.monotonic(), list[QueuedRequest](), ()
+                now, stale = time.monotonic(), list[QueuedRequest]()
+                shares: tuple[BatchShare, ...] = ()
                 if now >= self._swept_at + SWEEP_S:
                     stale, self._swept_at = self._queue.drop_stale(now), now
                 if not stale:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Hashable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -153,7 +154,8 @@ class QueuedRequest:
             self.future.set_exception(error)
 
 
-class BatchShare(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class BatchShare:
     """Problems of one request in a batch.
 
     Attributes:
