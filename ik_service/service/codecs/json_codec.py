@@ -34,11 +34,7 @@ class JsonCodec(Codec):
     blocking_bytes = 256 * 1024
 
     def decoded_bytes(self, body: bytes, limit: int = 0) -> int:
-        """Return an upper bound of the memory that the document in a body takes.
-
-        Raises:
-            BodyTooLargeError: Too many lists and objects.
-        """
+        """Return an upper bound of the memory of a document; BodyTooLargeError for too many lists and objects."""
         if len(body) <= SHORT_BYTES:
             return len(body) * (1 + CONTAINER_BYTES)
         containers = body.count(b"[") + body.count(b"{")

@@ -57,12 +57,7 @@ class NpzCodec(Codec):
     blocking_bytes = 512 * 1024
 
     def decoded_bytes(self, body: bytes, limit: int = 0) -> int:
-        """Return the decompressed size of the members of an archive by its list of members, or the body's if larger.
-
-        Raises:
-            MalformedNpzError: Not an archive as `numpy.savez` writes it.
-            BodyTooLargeError: It lists too many members.
-        """
+        """Return the decompressed size of an archive by its list of members, or the body's if larger."""
         with _opened(body) as archive:
             unpacked = sum(member.file_size for member in archive.infolist())
         return max(len(body), min(unpacked, limit))  # a larger archive is refused before it is decompressed

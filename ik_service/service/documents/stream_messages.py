@@ -19,7 +19,7 @@ from ik_service.service.queue.objective_data import FloatArray
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.service.schema.limits import MAX_SEQUENCE
 from ik_service.service.schema.solve import TargetForm
-from ik_service.service.schema.stream import StreamConfiguration, StreamTarget, Tick
+from ik_service.service.schema.stream import StreamConfiguration, Tick
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import has_lines
 from ik_service.solver.lm.status import STATUS_WORDS
@@ -75,7 +75,11 @@ def read_configuration(message: Message, robot: RobotModel) -> StreamPlan:
         raise faulty_field("/options/solutions", "out_of_range", "A stream answers with one solution.")
     if given.options.sensitivity is not None:
         raise faulty_field("/options/sensitivity", "invalid_value", "A stream answers without derivatives.")
-    document = {"targets": [_as_target(target) for target in given.targets], "options": given.options}
+    targets = []
+    for target in given.targets:
+        fields = {name: getattr(target, name) for name in TargetForm.model_fields}
+        targets.append({**fields, **{name: _PLACEHOLDERS[name] for name in _GIVEN[target.constrain]}})
+    document = {"targets": targets, "options": given.options}
     request = read_solve(document, robot).request
     for k, target in enumerate(request.targets):
         if has_lines(target):
@@ -146,12 +150,6 @@ def error_message(error: Exception, seq: int | None, skipped: int = 0) -> dict[s
     """Return the answer to a failed message: the problem document of HTTP, and its code."""
     problem = error_document(error)
     return {"type": "error", "seq": seq, "code": problem["code"], "problem": problem, "skipped": skipped}
-
-
-def _as_target(target: StreamTarget) -> dict[str, Any]:
-    """Return a solve target with placeholders for the columns of ticks."""
-    fields = {name: getattr(target, name) for name in TargetForm.model_fields}
-    return {**fields, **{name: _PLACEHOLDERS[name] for name in _GIVEN[target.constrain]}}
 
 
 def _rows(name: str, value: object, templates: tuple[FloatArray | None, ...]) -> tuple[FloatArray | None, ...]:

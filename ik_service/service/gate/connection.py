@@ -207,13 +207,8 @@ class LimitedConnection(HttpToolsProtocol):
             owner = context_of(self.cycle.scope).owner if CONTEXT in self.cycle.scope else None
             self._idle_among = self.slots.idle[owner]
             self._idle_among[self] = None
-        if (
-            not self.transport.is_closing()
-            and not self.pipeline
-            and self.cycle.response_complete
-            and self.cycle.more_body
-        ):
-            self._await_incoming(self.settings.body_timeout_s)
+            if self.cycle.more_body and not self.pipeline and not self.transport.is_closing():
+                self._await_incoming(self.settings.body_timeout_s)
 
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are not HTTP."""

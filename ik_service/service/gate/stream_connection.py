@@ -72,7 +72,10 @@ class StreamConnection(WebSocketsSansIOProtocol):
 
     def handle_events(self) -> None:
         """Handle parsed frames; too many control frames or empty frames end the stream."""
-        control = sum(map(_is_control, self.conn.events))
+        # The size limit does not cover empty parts.
+        frames = [event for event in self.conn.events if isinstance(event, Frame)]
+        empty = [frame for frame in frames if frame.opcode is Opcode.CONT and not frame.data and not frame.fin]
+        control = len(empty) + sum(frame.opcode in (Opcode.PING, Opcode.PONG) for frame in frames)
         if control:
             now = self.loop.time()
             allowed = min(CONTROL_BURST, self._control_left + CONTROL_RATE * (now - self._control_at))
@@ -118,10 +121,3 @@ class StreamConnection(WebSocketsSansIOProtocol):
             self.transport.abort()
         else:
             self._looking = self.loop.call_later(UNTAKEN_S, self._look)
-
-
-def _is_control(event: Any) -> bool:
-    """Return whether a frame is a control frame or an empty part; the size limit does not cover empty parts."""
-    return isinstance(event, Frame) and (
-        event.opcode in (Opcode.PING, Opcode.PONG) or (event.opcode is Opcode.CONT and not event.data and not event.fin)
-    )

@@ -102,14 +102,7 @@ class SideThreads:
         *arguments: Arguments.args,
         **options: Arguments.kwargs,
     ) -> "asyncio.Future[Result]":
-        """Call a function in a thread at its owner's turn; if the future is cancelled earlier, never call the function.
-
-        Args:
-            owner: Owner of the work.
-            function: The function.
-            arguments: Positional arguments of the function.
-            options: Named arguments of the function.
-        """
+        """Call a function in a thread at its owner's turn, unless the future is cancelled earlier."""
         context, loop = contextvars.copy_context(), asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
         task = _Task(owner, lambda: context.run(function, *arguments, **options), future, loop)

@@ -86,9 +86,10 @@ def _working_bytes(_robot: RobotModel, asked: _AskedCheck) -> int:
     return places * CENTER_BYTES + DISTANCES_AT_ONCE * DISTANCE_BYTES + switches
 
 
-def _names(asked: _AskedCheck) -> tuple[str, ...]:
+def _answer_bytes(_robot: RobotModel, asked: _AskedCheck, is_binary: bool) -> int:
     world = asked.around.world
-    return (*asked.spheres.links, *(() if world is None else world.names))
+    names = (*asked.spheres.links, *(() if world is None else world.names))
+    return column_answer_bytes(names, _NUMBERS * len(asked.joint_q), is_binary=is_binary)
 
 
 def _answer(name: str, robot: RobotModel, asked: _AskedCheck, output_codec: Codec) -> Sequence[bytes | memoryview]:
@@ -96,24 +97,11 @@ def _answer(name: str, robot: RobotModel, asked: _AskedCheck, output_codec: Code
         found = robot.collision(asked.joint_q, *asked.around)
     except InputError as error:  # such as a quaternion that is none
         raise faulty_field("/joint_q", "invalid_value", str(error)) from None
-    clearance = (
-        found.clearance if output_codec.is_binary else np.where(np.isinf(found.clearance), np.nan, found.clearance)
-    )
-    document = {
-        "robot": name,
-        "clearance_m": clearance,
-        "closest": found.closest,
-        "collision_names": found.names,
-    }
-    return output_codec.encode_in_pieces(document)
+    clearance = found.clearance
+    if not output_codec.is_binary:
+        clearance = np.where(np.isinf(clearance), np.nan, clearance)
+    columns = {"clearance_m": clearance, "closest": found.closest, "collision_names": found.names}
+    return output_codec.encode_in_pieces({"robot": name, **columns})
 
 
-_CHECK = HostCalculation[_AskedCheck](
-    "Collision",
-    _read,
-    lambda _robot, asked, is_binary: column_answer_bytes(
-        _names(asked), _NUMBERS * len(asked.joint_q), is_binary=is_binary
-    ),
-    _working_bytes,
-    _answer,
-)
+_CHECK = HostCalculation[_AskedCheck]("Collision", _read, _answer_bytes, _working_bytes, _answer)
