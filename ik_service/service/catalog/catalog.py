@@ -289,11 +289,7 @@ AnyCatalog = TypeVar("AnyCatalog", bound=Catalog[Any])
 
 
 class CatalogRefresh(Generic[AnyCatalog]):
-    """Refreshes a catalog for one event loop.
-
-    Args:
-        catalog: The catalog.
-    """
+    """Refreshes a catalog for one event loop."""
 
     def __init__(self, catalog: AnyCatalog) -> None:
         self._catalog, self._thread = catalog, SideThreads(1, "ik-look")

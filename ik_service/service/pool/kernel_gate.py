@@ -39,9 +39,6 @@ class KernelGate:
         queue: The queue.
         changed: Condition with the lock of the queue; notified when a group opens.
         observer: Notified of compiled kernels.
-
-    Attributes:
-        builder: The builder.
     """
 
     def __init__(

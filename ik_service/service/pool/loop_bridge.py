@@ -28,11 +28,7 @@ GRACE_S = 0.25
 
 
 class LoopBridge:
-    """Takes requests in one event loop and delivers their answers there.
-
-    Args:
-        pool: Solves the requests.
-    """
+    """Takes requests for a pool in one event loop and delivers their answers there."""
 
     def __init__(self, pool: SolverPool) -> None:
         self._pool = pool

@@ -54,7 +54,6 @@ class ServiceState:
         admission: Refuses requests that would be answered too late.
 
     Attributes:
-        settings: The settings.
         max_body_bytes: Most bytes of a request body.
         uploaders: Names of the API keys that may put and delete robots and worlds; None: every key.
         warm_up: First solves after the start; the service is ready once they are done.
