@@ -174,7 +174,7 @@ class JointObjective(WeightedObjective):
     def count(self, robot: RobotModel, has_row: NDArray[np.bool_]) -> int:
         """Return the number of rows: one for each DOF of the joints that has a row, bool [joint_dof_count]."""
         chosen = frozenset(robot.joint_names if self.joints is None else self.joints)
-        of_joints = [name in chosen for name in robot.joint_names]
+        of_joints = np.array([name in chosen for name in robot.joint_names], bool)
         return int(has_row[np.repeat(of_joints, np.diff(robot.joint_qd_start))].sum())
 
 

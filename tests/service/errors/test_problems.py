@@ -73,7 +73,7 @@ def test_errors_of_the_solver_thread_become_problem_documents(client, monkeypatc
 
 def test_too_many_waiting_requests_are_503_with_retry_after(panda):
     with service_of({"panda": panda}) as other:
-        requests = other.app.state.service.pool._queue._requests
+        requests = other.app.state.service.pool._queue.request_cap
         requests._most = 0
         reply = other.post("/v1/robots/panda/solve", json=GOOD)
         problem(reply, 503, "queue_full")
