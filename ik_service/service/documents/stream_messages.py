@@ -76,9 +76,9 @@ def read_configuration(message: Message, robot: RobotModel) -> StreamPlan:
     if given.options.sensitivity is not None:
         raise faulty_field("/options/sensitivity", "invalid_value", "A stream answers without derivatives.")
     targets = []
-    for target in given.targets:
-        fields = {name: getattr(target, name) for name in TargetForm.model_fields}
-        targets.append({**fields, **{name: _PLACEHOLDERS[name] for name in _GIVEN[target.constrain]}})
+    for wanted in given.targets:
+        fields = {name: getattr(wanted, name) for name in TargetForm.model_fields}
+        targets.append({**fields, **{name: _PLACEHOLDERS[name] for name in _GIVEN[wanted.constrain]}})
     document = {"targets": targets, "options": given.options}
     request = read_solve(document, robot).request
     for k, target in enumerate(request.targets):
