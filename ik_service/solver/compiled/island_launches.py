@@ -16,7 +16,6 @@ from ik_service.solver.compiled.iteration import iteration_of
 from ik_service.solver.compiled.packet_kernel import packet_kernel
 from ik_service.solver.compiled.proof_kernel import ProofKernel
 from ik_service.solver.compiled.thread_kernel import finish_kernel, thread_kernel
-from ik_service.solver.compiled.timed_waves import WaveDeadline
 from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES, allocate_storage, record_waves
 from ik_service.solver.recording import PartLaunches, Step, per_problem, without_count
 
@@ -148,8 +147,7 @@ class ThreadLaunches:
             device = task.settings.device
             if one.waves:
                 self._make_room(one.source, problem_count, problem_count * seeds, device)
-                deadline = WaveDeadline(task, self._storage, problem_count) if is_timed else None
-                waves = record_waves(one.kernel, task, problem_count, seeds, self._storage, deadline)
+                waves = record_waves(one.kernel, task, problem_count, seeds, self._storage, is_timed=bool(is_timed))
                 steps.append(without_count(waves))
             else:
                 steps.append(per_problem(wp.launch(one.kernel, 1, [task], device=device, record_cmd=True)))

@@ -3,21 +3,25 @@
     first wave    all problems; each later one the problems with a search not ended
     every wave    enough seeds of its problems to keep the device busy, and as many as all waves before, if rows suffice
     after it      answers of each problem are read seed by seed, until its search ends; unfinished problems are listed
+    deadline      after the first wave and every two: is the mark set? then the listed problems are the stopped ones
 
 So few attempts are superfluous. The number of seeds of a wave is computed on the device, from the number of unsolved
-problems. Waves are made while there are any: a loop that can be part of a recorded graph.
+problems. Waves are made while there are any: a loop that can be part of a recorded graph. The first wave is always
+made; at most one more begins once the deadline's mark is set. At the end all searches end except of stopped problems.
 """
 
 import typing
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import warp as wp
 
 from ik_service.kernels import typed_warp
 from ik_service.linear_solve import zeroed
-from ik_service.solver.compiled.island_task import IslandTask, TaskRef, attempt_line, counts, suffices
-from ik_service.solver.lm.codes import KEEP_ALL, NO_TARGET, SEEDS
+from ik_service.solver.arrays.kernel_modules import SOLVE_EXTRAS
+from ik_service.solver.compiled.island_task import IslandTask, TaskRef, attempt_line, counts, setting_now, suffices
+from ik_service.solver.lm.codes import KEEP_ALL, NO_TARGET, SEEDS, STOP
 from ik_service.solver.lm.coordinates import follow
 from ik_service.solver.lm.ranking import IMPRECISE
 from ik_service.solver.lm.search import attempt_count, count_cost, is_round_end
@@ -250,20 +254,48 @@ def allocate_storage(device: wp.Device, coordinates: int, data: int, problems: i
     )
 
 
-class Deadline(Protocol):
-    """End of waves before all problems are solved."""
+LISTED, STOPPED = wp.constant(0), wp.constant(1)
+"""Turns of a wave: which problems go on stands in the list of the first; here the count of the other says how many of
+them are stopped."""
 
-    def stop(self) -> None:
-        """Leave the next two waves no problems, if the deadline is over."""
 
-    def end(self) -> None:
-        """Mark the searches ended by the deadline."""
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def _stop_waves(task: IslandTask, storage: AttemptStorage):
+    """Leave the next two waves no problems, if the mark is set; by one thread."""
+    stopped = int(0)
+    if setting_now(task.settings, STOP) != 0:
+        stopped = storage.listed_count[LISTED]
+        storage.listed_count[LISTED] = 0
+    storage.listed_count[STOPPED] = stopped
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def _end_searches(task: IslandTask, storage: AttemptStorage, threads: int):
+    """Mark all seeds of all searches as handed out."""
+    place = wp.tid()
+    while place < task.count[0]:
+        p = task.problem[place]
+        task.searches.next_seed[p, task.island] = task.searches.end_seed[p, task.island]
+        place += threads
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def _reopen_stopped(task: IslandTask, storage: AttemptStorage, threads: int):
+    """Mark the searches of stopped problems as having seeds left."""
+    place = wp.tid()
+    while place < storage.listed_count[STOPPED]:
+        p = task.problem[storage.listed[LISTED, place]]
+        task.searches.next_seed[p, task.island] = 0
+        place += threads
 
 
 def record_waves(
-    kernel: wp.Kernel, task: Any, problem_count: int, seeds: int, storage: Any, deadline: Deadline | None = None
+    kernel: wp.Kernel, task: Any, problem_count: int, seeds: int, storage: Any, *, is_timed: bool = False
 ) -> Callable[[], None]:
-    """Return a function to solve an island of all problems, into the task's best attempts."""
+    """Return a function to solve an island of all problems into the task's best attempts, with a deadline if timed."""
     # The function launches, or becomes part of a graph during recording, and holds the arrays of task and storage by
     # address only. The numbers of problems and seeds on the device may be smaller at run time. When launched on a GPU,
     # the host waits after every other wave to learn whether there is another one. Unless every attempt is kept, the
@@ -284,21 +316,22 @@ def record_waves(
             for one, size in sizes.items()
         ]
 
-    first, further = recorded(1, 1), [*recorded(0, 0), *recorded(1, 0)]
+    stop, ends = list[wp.Launch](), list[wp.Launch]()
+    if is_timed:
+        stop.append(wp.launch(_stop_waves, 1, [task, storage], device=device, record_cmd=True))
+        inputs = [task, storage, problem_count]
+        for one in (_end_searches, _reopen_stopped):
+            ends.append(wp.launch(one, problem_count, inputs, device=device, record_cmd=True))
+    first, further = [*recorded(1, 1), *stop], [*recorded(0, 0), *recorded(1, 0), *stop]
 
-    def make_two() -> None:
-        for launch in further:
+    def launch_all(launches: Sequence[wp.Launch]) -> None:
+        for launch in launches:
             launch.launch()
-        if deadline is not None:
-            deadline.stop()
 
     def run() -> None:
-        for launch in first:
-            launch.launch()
-        if deadline is not None:
-            deadline.stop()
-        wp.capture_while(storage.listed_count[:1], make_two)  # the first wave, and every second one, lists for turn 0
-        if deadline is not None:
-            deadline.end()
+        launch_all(first)
+        # the first wave, and every second one, lists for turn 0
+        wp.capture_while(storage.listed_count[:1], partial(launch_all, further))
+        launch_all(ends)
 
     return run
