@@ -21,9 +21,11 @@ from ik_service.solver.arrays.kernel_modules import SOLVE_ON_DEVICE
 from ik_service.solver.arrays.pose_targets import PoseTargets
 from ik_service.solver.arrays.problem_arrays import SolveSettings
 from ik_service.solver.compiled import island_launches
+from ik_service.solver.compiled.engine import CompiledEngine
+from ik_service.solver.compiled.island_kernels import why_uncovered
+from ik_service.solver.compiled.loop_closing import LoopClosing
 from ik_service.solver.construction import SolverSetup
 from ik_service.solver.deadline import stopped_after
-from ik_service.solver.engine import choose_engine
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.reading import check_lines
@@ -31,10 +33,11 @@ from ik_service.solver.given.targets import Target, part_of
 from ik_service.solver.given.worlds import CheckedWorlds
 from ik_service.solver.recorded_launches import NOT_RECORDABLE, PreparedSolve, RecordedLaunches
 from ik_service.solver.result import IKResult, ResultHead, collect_result
-from ik_service.solver.rows.binding import release_objective
+from ik_service.solver.rows.binding import RowKind, release_objective
 from ik_service.solver.rows.constraints import ConstraintRows
 from ik_service.solver.rows.layout import RowLayout
 from ik_service.solver.rows.support import row_labels
+from ik_service.solver.staged.engine import StagedEngine
 from ik_service.solver.verdict.island_report import IslandReport, report_islands
 from ik_service.solver.workspace import Workspace
 from objectives import IKObjective, IKObjectiveJointLimit, InputError
@@ -62,16 +65,15 @@ class SolverCore:
             self._set_up(setup.engine)
 
     def _set_up(self, engine: str) -> None:
-        options, join = self.options, self._join
+        options = self.options
         self.model = self.robot.on_device(str(self._device))
         self.work = self._workspace(1)  # arrays of the problems, with room for the largest solve so far
         targets = self.targets.make_objectives(self.work.problems)
         self._constraints = ConstraintRows(self.robot)
-        others = [
-            *self.objectives,
-            *self._constraints.objectives,
-            *([_soft_limits()] if options.joint_limits == "soft" else []),
-        ]
+        others: list[IKObjective] = [*self.objectives, *self._constraints.objectives]
+        if options.joint_limits == "soft":
+            others.append(IKObjectiveJointLimit())
+            others[-1].priority = 0
         try:
             self.layout = RowLayout(self, self.model, targets, others, options.jacobian_type())
             has_model = self.robot.collision_model is not None
@@ -79,15 +81,25 @@ class SolverCore:
             self.lanes = Lanes(1) if island_launches.in_threads(self._device) else Lanes.on_cpu()
             # geometry of the collision check; None where the robot has no collision model
             self.collision = CollisionData(self.model, self.lanes) if has_model else None
-            # the engine, chosen once
-            self.engine = choose_engine(
-                engine, self.layout, options, join=join, threads=self._threads, collision=self.collision
-            )
+            self.engine = self._chosen_engine(engine)
             self._use_layout()
         except Exception:
             for objective in (*targets, *others):  # so that another solver can take it
                 release_objective(objective, self)
             raise
+
+    def _chosen_engine(self, wanted: str) -> CompiledEngine | StagedEngine:
+        """Return the compiled engine if it covers the problem and the staged one is not requested."""
+        layout, options, join = self.layout, self.options, self._join
+        reason = why_uncovered(layout, options, join=join)
+        if wanted == "compiled" and reason is not None:
+            raise EngineError(f"The compiled engine does not cover this problem: {reason}. Use engine='staged'.")
+        limited = options.joint_limits == "hard"
+        if wanted == "staged" or reason is not None:
+            closes = bool(layout.rows.of_kind(RowKind.CONSTRAINT))
+            close = LoopClosing(layout, hard_limits=limited).close if closes else None
+            return StagedEngine(layout, options, join=join, close=close, collision=self.collision)
+        return CompiledEngine(layout, join=join, hard_limits=limited, threads=self._threads, collision=self.collision)
 
     def row_labels(self) -> tuple[str, ...]:
         """Return a name for each row."""
@@ -280,9 +292,3 @@ class SolverCore:
         if self.collision is not None:
             self.work.verification.use_collision(self.collision)
         self.engine.use_layout()
-
-
-def _soft_limits() -> IKObjective:
-    limits = IKObjectiveJointLimit()
-    limits.priority = 0
-    return limits

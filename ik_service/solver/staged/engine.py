@@ -1,7 +1,8 @@
 """The staged engine: any objective, by separate launches for each step of an iteration."""
 
 import math
-from typing import Any, Literal, NoReturn, Protocol
+from collections.abc import Callable
+from typing import Any, Literal, NoReturn
 
 import warp as wp
 
@@ -21,13 +22,6 @@ SLOTS_MIN = 8
 SHRINK_AT = 16  # a batch this many times too large is replaced
 
 
-class Closing(Protocol):
-    """Closing of the loops of answers in float64."""
-
-    def close(self, work: Workspace, count: int) -> HostDeviceArray:
-        """Return the best attempts of a solve in float64, loops closed."""
-
-
 class StagedEngine:
     """The staged engine of one solver."""
 
@@ -39,20 +33,21 @@ class StagedEngine:
         options: SolverOptions,
         *,
         join: bool,  # whether all touched trees are one island
-        closing: Closing | None = None,  # float64 closing of loops, if the robot has loops
+        # returns the best attempts of a solve in float64, loops closed; None for a robot without loops
+        close: Callable[[Workspace, int], HostDeviceArray] | None = None,
         collision: CollisionData | None = None,  # geometry of the collision check; None without a model
     ) -> None:
         self._collision = collision
-        self._layout, self._options, self._join, self._closing = layout, options, join, closing
+        self._layout, self._options, self._join, self._close = layout, options, join, close
         # the finest precision of its answers
-        self.finish: Literal["float32", "float64"] = "float32" if closing is None else "float64"
+        self.finish: Literal["float32", "float64"] = "float32" if close is None else "float64"
         self._data_version = -1
         self.batch: AttemptBatch | None = None  # the batch of the last solve; None once the layout has changed
 
     def settings(self, problem_count: int, options: SolverOptions, *, checks_collision: bool) -> SolveSettings:
         """Return the settings of a solve; InputError for an unsupported option or too many attempts."""
         settings = SolveSettings.of(problem_count, options.seed_count, options, checks_collision=checks_collision)
-        if settings.runs_all_seeds or (settings.float64_finish and self._closing is None):
+        if settings.runs_all_seeds or (settings.float64_finish and self._close is None):
             raise InputError(
                 "Options best_of, solutions and precision need the compiled engine; this solver is staged."
             )
@@ -82,8 +77,8 @@ class StagedEngine:
             if not work.inputs.is_faulty():
                 given = self._options.use_graph, self._options.check_jacobians, settings.options.deadline_s
                 batch.run(count, *given)
-            if self._closing is not None:
-                joint_q = self._closing.close(work, count)
+            if self._close is not None:
+                joint_q = self._close(work, count)
             prepared = PreparedSolve(partition, joint_q_float64=joint_q)
             if not self._layout.support.extend():
                 work.verify(prepared, count)
