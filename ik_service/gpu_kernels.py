@@ -11,7 +11,7 @@ from typing import Any
 from ik_service.ik_solver import IKSolver
 from ik_service.kernels.kernel_cache import note_gpu_code
 from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, CachedModule, compile_together
-from ik_service.solver.arrays.kernel_modules import SOLVE_EXTRAS
+from ik_service.solver.arrays.parts import SOLVE_EXTRAS
 from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES
 
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)

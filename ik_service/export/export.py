@@ -17,7 +17,7 @@ from ik_service.export.values import Constants
 from ik_service.export.words import TAG, checked_prefix, robot_words, tag_of
 from ik_service.ik_solver import IKSolver
 from ik_service.robots import RobotModel, World
-from ik_service.solver.arrays.kernel_modules import SOLVE_IO
+from ik_service.solver.arrays.parts import SOLVE_IO
 from ik_service.solver.recorded_launches import RecordedLaunches
 from objectives import InputError
 

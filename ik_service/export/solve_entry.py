@@ -13,7 +13,7 @@ from ik_service.export.values import Constants, c_comment, c_scalar
 from ik_service.ik_solver import IKSolver
 from ik_service.result_schema import RESULT_COLUMNS, Column
 from ik_service.robots import RobotModel, World
-from ik_service.solver.arrays.kernel_modules import SOLVE_EXTRAS, SOLVE_IO
+from ik_service.solver.arrays.parts import SOLVE_EXTRAS, SOLVE_IO
 from ik_service.solver.arrays.problem_arrays import FINISH_ITERATIONS
 from ik_service.solver.given.options import ITERATIONS_MAX, SEEDS_MAX
 from ik_service.solver.lm import codes

@@ -19,8 +19,8 @@ from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import identity_transform
 from ik_service.robots import DeviceModel, JointType
-from ik_service.solver.arrays.kernel_modules import DERIVED_ON_DEVICE
 from ik_service.solver.arrays.partition import Partition
+from ik_service.solver.arrays.parts import DERIVED_ON_DEVICE
 from ik_service.solver.derivatives.linearisation import TWIST
 from ik_service.solver.derivatives.met_targets import LONGEST, SETTLED, STEPS, target_islands
 from ik_service.solver.derivatives.solver_rows import AT_LIMIT

@@ -15,13 +15,13 @@ import warp as wp
 
 from ik_service.kernels.device_lock import recording
 from ik_service.kernels.host_device_array import wait
-from ik_service.solver.arrays.parts import part_count, part_sizes
 
 Step = Callable[[int], None]  # given the number of problems
 Replay = Callable[[], None]
 USES_MIN = 2  # solves of a number of problems after which its graph is made
 GRAPHS_MAX = 32
 COUNTS_MAX = 1024  # numbers of problems with a counter of solves
+PART_MIN = 256  # least number of problems per thread: fewer leave lanes idle at the end of a part
 
 
 class PartLaunches:
@@ -127,3 +127,13 @@ class Recording:
         wp.capture_launch(graph)
         if self._must_wait:
             wait(self._device)
+
+
+def part_count(problem_count: int, threads: int) -> int:
+    """Return the number of parts: one if there are too few problems for several threads."""
+    return threads if problem_count >= threads * PART_MIN else 1
+
+
+def part_sizes(problem_count: int, parts: int) -> list[int]:
+    """Return the number of problems of each part."""
+    return [problem_count * (part + 1) // parts - problem_count * part // parts for part in range(parts)]

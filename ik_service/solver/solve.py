@@ -17,7 +17,7 @@ from ik_service.kernels.device_lock import DEVICE_LOCK, turn_on
 from ik_service.kernels.host_device_array import side_stream, wait
 from ik_service.kernels.kernel_loading import KernelsFor, load_kernels_alone, whom_of
 from ik_service.robots import RobotModel
-from ik_service.solver.arrays.kernel_modules import SOLVE_ON_DEVICE
+from ik_service.solver.arrays.parts import SOLVE_ON_DEVICE
 from ik_service.solver.arrays.pose_targets import PoseTargets
 from ik_service.solver.arrays.problem_arrays import SolveSettings
 from ik_service.solver.compiled import island_launches

@@ -10,7 +10,7 @@ from typing import Any
 import warp as wp
 
 from ik_service.solver.arrays.input_kernels import LARGEST, SHORTEST, SLACK, InputArrays
-from ik_service.solver.arrays.kernel_modules import SOLVE_ON_DEVICE
+from ik_service.solver.arrays.parts import SOLVE_ON_DEVICE
 from ik_service.solver.lm.coordinates import StartCoordinates
 
 NAN = wp.constant(wp.float64(math.nan))

@@ -15,7 +15,7 @@ from ik_service.gpu_kernels import compile_for_gpus, gpu_modules
 from ik_service.kernels import kernel_cache
 from ik_service.kernels.kernel_cache import GPU_CODE, note_gpu_code, use_gpu_code
 from ik_service.kernels.kernel_loading import KernelsFor, load_kernels
-from ik_service.solver.arrays.kernel_modules import SOLVE_EXTRAS, SOLVE_IO
+from ik_service.solver.arrays.parts import SOLVE_EXTRAS, SOLVE_IO
 from ik_service.solver.compiled import engine
 from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES
 from tests.gpu_code.cubins import island_kernels

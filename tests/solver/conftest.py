@@ -9,7 +9,7 @@ import pytest
 
 from ik_service import IKSolver, RobotModel, load_robot
 from ik_service.kernels import host_device_array
-from ik_service.solver.arrays import parts
+from ik_service.solver import recording
 from ik_service.solver.compiled import island_launches
 
 PLANAR_2R = """
@@ -142,7 +142,7 @@ def panda_targets(panda):
 @pytest.fixture
 def small_parts(monkeypatch):
     """Splits few problems among threads, too."""
-    monkeypatch.setattr(parts, "PART_MIN", 8)
+    monkeypatch.setattr(recording, "PART_MIN", 8)
 
 
 def use_threads(monkeypatch):

@@ -1,17 +1,26 @@
-"""Parts of the problems of a solve, one per thread: ranges of problem numbers, the same in every launch.
+"""Warp modules of the kernels independent of the robot, and parts of the problems, one per thread.
 
-The launches of one part run one after another; launches of different parts run side by side and do not wait for each
-other. So a launch of a part reads and writes only lines of the part's own problems. A launch over a list of problems
-takes the listed problems in the range.
+Loops with a run-time bound are `while` loops: on a CPU `range` loops take three times as long. The launches of one part
+run one after another; launches of different parts run side by side and do not wait for each other. So a launch of a
+part reads and writes only lines of the part's own problems. A launch over a list of problems takes the listed problems
+in the range.
 """
 
 import typing
+from typing import Any
 
 import warp as wp
 
+from ik_service.compiler import cpu_target
 from ik_service.solver.lm.codes import PROBLEM_COUNT
 
-PART_MIN = 256  # least number of problems per thread: fewer leave lanes idle at the end of a part
+# One module for the kernels of every solve: a fresh cache compiles them in one go. Others for rare kernels.
+SOLVE_IO: Any = wp.get_module("ik_service_solve_io")
+SOLVE_EXTRAS: Any = wp.get_module("ik_service_solve_extras")
+SOLVE_ON_DEVICE: Any = wp.get_module("ik_service_solve_on_device")
+DERIVED_ON_DEVICE: Any = wp.get_module("ik_service_derived_on_device")
+for module in (SOLVE_IO, SOLVE_EXTRAS, SOLVE_ON_DEVICE, DERIVED_ON_DEVICE):
+    module.options |= {"cpu_compiler_flags": cpu_target().flags, "enable_backward": False}
 
 
 @wp.func
@@ -44,13 +53,3 @@ def first_place(
         else:
             high = middle
     return low
-
-
-def part_count(problem_count: int, threads: int) -> int:
-    """Return the number of parts: one if there are too few problems for several threads."""
-    return threads if problem_count >= threads * PART_MIN else 1
-
-
-def part_sizes(problem_count: int, parts: int) -> list[int]:
-    """Return the number of problems of each part."""
-    return [problem_count * (part + 1) // parts - problem_count * part // parts for part in range(parts)]

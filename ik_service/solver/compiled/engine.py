@@ -21,9 +21,8 @@ from ik_service.errors import EngineError
 from ik_service.kernels.host_device_array import HostDeviceArray
 from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, load_kernels, load_kernels_alone
 from ik_service.solver.arrays.best_attempts import BestAttempts, Searches, mark_deadline
-from ik_service.solver.arrays.kernel_modules import SOLVE_EXTRAS, SOLVE_IO
 from ik_service.solver.arrays.partition import Partition, common_partition
-from ik_service.solver.arrays.parts import first_problem
+from ik_service.solver.arrays.parts import SOLVE_EXTRAS, SOLVE_IO, first_problem
 from ik_service.solver.arrays.problem_arrays import Problems, SolveSettings
 from ik_service.solver.compiled.island_kernels import IslandKernels
 from ik_service.solver.compiled.island_launches import launches_on

@@ -6,8 +6,8 @@ import warp as wp
 
 from ik_service.kernels.host_device_array import HostDeviceArray, wait
 from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, load_kernels
-from ik_service.solver.arrays.kernel_modules import SOLVE_EXTRAS
 from ik_service.solver.arrays.partition import host_partition
+from ik_service.solver.arrays.parts import SOLVE_EXTRAS
 from ik_service.solver.compiled.engine import record_widening
 from ik_service.solver.compiled.island_kernels import IslandKernels
 from ik_service.solver.compiled.island_launches import launches_on

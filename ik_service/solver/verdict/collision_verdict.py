@@ -22,8 +22,7 @@ from ik_service.kernels import typed_warp
 from ik_service.kernels.host_device_array import HostDeviceArray, wait
 from ik_service.kernels.kernel_loading import load_kernels_alone
 from ik_service.robots import DeviceModel
-from ik_service.solver.arrays.kernel_modules import SOLVE_IO
-from ik_service.solver.arrays.parts import first_problem
+from ik_service.solver.arrays.parts import SOLVE_IO, first_problem
 from ik_service.solver.lm.codes import BLOCKED_BY_COLLISION, PROBLEM_COUNT, SETTINGS_COUNT
 from ik_service.solver.verdict.float64_kinematics import (
     Kinematics,

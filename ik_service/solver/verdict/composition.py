@@ -5,8 +5,7 @@ import typing
 import warp as wp
 
 from ik_service.solver.arrays.best_attempts import BestAttempts, Searches
-from ik_service.solver.arrays.kernel_modules import SOLVE_IO
-from ik_service.solver.arrays.parts import first_problem
+from ik_service.solver.arrays.parts import SOLVE_IO, first_problem
 from ik_service.solver.lm.codes import (
     BLOCKED_BY_LIMITS,
     CONVERGED,

@@ -22,10 +22,9 @@ from ik_service.mechanism.transforms import identity_transform
 from ik_service.result_schema import DEVICE_COLUMNS, DEVICE_ISLAND_COLUMNS, Column
 from ik_service.robots import DeviceModel
 from ik_service.solver.arrays.input_kernels import InputArrays, roomy_array
-from ik_service.solver.arrays.kernel_modules import SOLVE_IO
 from ik_service.solver.arrays.nearest_turn import Turns, turn_towards_start
 from ik_service.solver.arrays.partition import Partition
-from ik_service.solver.arrays.parts import first_problem
+from ik_service.solver.arrays.parts import SOLVE_IO, first_problem
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.targets import Target
 from ik_service.solver.given.tolerances import FRAMES

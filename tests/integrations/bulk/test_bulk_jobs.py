@@ -18,7 +18,7 @@ from ik_service.integrations.bulk import LocalWorker, read_results
 from ik_service.integrations.bulk.job import BulkPlan
 from ik_service.integrations.bulk.parquet import read_table as read_part
 from ik_service.integrations.bulk.run import PartWorker
-from ik_service.solver.arrays import parts
+from ik_service.solver import recording
 from tests.bounded import until
 from tests.integrations.bulk.bulk_files import (
     COUNT,
@@ -126,7 +126,7 @@ def test_readers_of_parquet_take_the_folder_as_one_table(whole, columns):
 
 
 def test_results_do_not_depend_on_the_parts_or_the_threads(targets, whole, whole_bytes, tmp_path, monkeypatch):
-    monkeypatch.setattr(parts, "PART_MIN", PART_ROWS // 4)  # else two threads have one part of a file's rows
+    monkeypatch.setattr(recording, "PART_MIN", PART_ROWS // 4)  # else two threads have one part of a file's rows
     solve(targets, tmp_path / "one", part_rows=COUNT)
     one, many = read_results(tmp_path / "one"), read_results(whole)
     assert [np.array_equal(one[name], many[name]) for name in many] == [True] * len(many)

@@ -8,9 +8,10 @@ import warp as wp
 
 from ik_service import SolverOptions, Target
 from ik_service.robots import load_urdf
-from ik_service.solver.arrays import parts as parts_module
-from ik_service.solver.arrays.parts import first_place, first_problem, part_count, part_sizes
+from ik_service.solver import recording
+from ik_service.solver.arrays.parts import first_place, first_problem
 from ik_service.solver.compiled import engine as compiled_engine
+from ik_service.solver.recording import part_count, part_sizes
 from tests.solver.conftest import cpu_solver, in_threads
 
 ARM = """
@@ -171,8 +172,8 @@ def test_host_and_device_split_problems_alike(count, threads):
 
 
 def test_few_problems_are_one_part():
-    assert part_count(2 * parts_module.PART_MIN - 1, 2) == 1
-    assert part_count(2 * parts_module.PART_MIN, 2) == 2
+    assert part_count(2 * recording.PART_MIN - 1, 2) == 1
+    assert part_count(2 * recording.PART_MIN, 2) == 2
     assert part_sizes(5, 2) == [2, 3]
 
 

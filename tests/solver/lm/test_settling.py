@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ik_service import IKStatus
-from ik_service.solver.arrays.parts import part_count
 from ik_service.solver.compiled.island_kernels import IslandKernels
+from ik_service.solver.recording import part_count
 from tests.solver.conftest import bare_robot, cpu_solver
 from tests.solver.lm.weighted_poses import WeightedPoses
 

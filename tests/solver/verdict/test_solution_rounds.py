@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from ik_service.solver.arrays.parts import part_count
 from ik_service.solver.compiled import engine
 from ik_service.solver.compiled.engine import CompiledEngine
+from ik_service.solver.recording import part_count
 from tests.solver.conftest import Reachable, bare_robot, cpu_solver
 
 COUNT, WANTED, SEEDS = 60, 8, 512

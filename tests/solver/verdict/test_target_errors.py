@@ -5,7 +5,7 @@ import pytest
 
 from ik_service import SolverOptions, Target
 from ik_service.mechanism.transforms import transform_inverse, transform_multiply
-from ik_service.solver.arrays import parts
+from ik_service.solver import recording
 from tests.compiler.island_cases import TOOL, robots
 from tests.solver.conftest import cpu_solver, pose_of
 
@@ -39,7 +39,7 @@ def errors_of(pose, position, orientation_xyzw, row_weights):
     [("floating", "staged", 1), ("followers", "staged", 1), ("panda", "compiled", 1), ("panda", "compiled", 3)],
 )
 def test_errors_are_those_of_kinematics_at_the_answer(monkeypatch, name, engine, threads):
-    monkeypatch.setattr(parts, "PART_MIN", 2)  # so that parts end inside packets
+    monkeypatch.setattr(recording, "PART_MIN", 2)  # so that parts end inside packets
     robot, (link, reference), rng = robots()[name], LINKS[name], np.random.default_rng(4)
     most = max(COUNTS)
     tools = np.tile(TOOL, (most, 1))
