@@ -23,9 +23,8 @@ from ik_service.solver.device_solver import DeviceSolver
 from ik_service.solver.given.arrays import host_array
 from ik_service.solver.given.asked_limits import read_limits
 from ik_service.solver.given.batch import Batch
-from ik_service.solver.given.enabled_loops import read_enabled
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.given.reading import check_one_line, raise_fault, read_start, read_targets
+from ik_service.solver.given.reading import check_one_line, raise_fault, read_enabled, read_start, read_targets
 from ik_service.solver.given.targets import Target
 from ik_service.solver.given.worlds import CheckedWorlds, read_worlds
 from ik_service.solver.recorded_launches import RecordedLaunches

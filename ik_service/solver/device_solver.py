@@ -3,7 +3,8 @@
 arrays of a caller -> staging arrays -> launches of a solve, recorded without copies -> columns -> arrays for the caller
 """
 
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -13,24 +14,83 @@ import warp as wp
 
 from ik_service.collision.world import World
 from ik_service.errors import EngineError
+from ik_service.kernels.device_lock import recording
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.result_schema import DEVICE_COLUMNS, OF_COORDINATES, OF_DOFS
-from ik_service.solver.array_graphs import ArrayGraphs, arrays_key
 from ik_service.solver.arrays.input_kernels import NO_START, OWN_START
 from ik_service.solver.arrays.problem_arrays import SolveSettings
 from ik_service.solver.derivatives.linearisation import TWIST
-from ik_service.solver.device_arrays import check_outputs, device_columns, device_starts, problem_count
 from ik_service.solver.device_derivatives import DeviceDerivatives, why_not_derived
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.worlds import read_worlds
+from ik_service.solver.recorded_launches import PreparedSolve
+from ik_service.solver.recording import Replay
 from ik_service.solver.rows.weights import IslandScales
 from ik_service.solver.solve import SolverCore
-from ik_service.solver.transfers import stage_starts, stage_target, take_column
+from ik_service.solver.transfers import (
+    check_outputs,
+    device_columns,
+    device_starts,
+    problem_count,
+    stage_starts,
+    stage_target,
+    take_column,
+)
 from ik_service.solver.workspace import Workspace
 from objectives import InputError
 
 if TYPE_CHECKING:
     from ik_service.robots import RobotModel
+
+
+GRAPHS_MAX = 32
+
+ArraysKey = tuple[object, ...]
+
+
+def arrays_key(arrays: "Iterable[wp.array[Any] | None]") -> ArraysKey:
+    """Return the key of launches with these arrays: addresses, shapes and types."""
+    return tuple(None if one is None else (one.ptr, one.shape, one.strides, one.dtype) for one in arrays)
+
+
+class ArrayGraphs:
+    """Solves of one solver with arrays of a caller; recorded as a graph when the same arrays come again.
+
+    Graphs are kept by the replay of the solve, for as long as the replay exists: it is a new object after any array of
+    its launches has been exchanged.
+    """
+
+    def __init__(self, device: wp.Device) -> None:
+        self._device = device
+        self._graphs: WeakKeyDictionary[Replay, OrderedDict[ArraysKey, wp.Graph | None]] = WeakKeyDictionary()
+
+    def run(
+        self, key: ArraysKey, prepare: Callable[[], PreparedSolve], launch: Callable[[Replay], None]
+    ) -> PreparedSolve:
+        """Solve with the device lock held, without waiting; return the prepared solve."""
+        # `key` is the key of all arrays of the caller. While a graph is recorded, the launches of `prepare` become part
+        # of this graph. `launch` runs the replay of the solve together with transfers of the arrays.
+        prepared = prepare()
+        if not self._device.is_cuda or self._device.is_capturing:
+            launch(prepared.run)
+            return prepared
+        graphs = self._graphs.setdefault(prepared.run, OrderedDict())
+        if key in graphs and graphs[key] is None:
+            with recording() as may_record:
+                if may_record:
+                    with wp.ScopedCapture(device=self._device) as capture:
+                        launch(prepare().run)
+                    graphs[key] = capture.graph
+        graph = graphs.setdefault(key, None)
+        graphs.move_to_end(key)
+        if len(graphs) > GRAPHS_MAX:
+            graphs.popitem(last=False)
+        if graph is None:
+            launch(prepared.run)
+        else:
+            wp.capture_launch(graph)
+        return prepared
+
 
 ON_HOST = {"best_of": None, "solutions": 1, "deadline_s": None}
 """Options that the host has a part in, and the values that leave it out."""

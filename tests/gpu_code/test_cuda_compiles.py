@@ -12,7 +12,7 @@ from ik_service.collision.collision_data import CollisionData
 from ik_service.compiler import Lanes
 from ik_service.control import ControlLimits, IKController, tick_islands
 from ik_service.control.clearance.keep import keep_kernel
-from ik_service.solver.second_tries.near_spheres import near_kernel
+from ik_service.solver.second_tries.collision_repair import near_kernel
 from objectives import (
     IKObjectiveAxisAlign,
     IKObjectiveCenterOfMass,

@@ -1,18 +1,43 @@
-"""Poses of links in many configurations, and gradients by these: float64, SIMD packets, on the host's CPU."""
+"""Launches of SIMD packets of problems on the CPU of the host; poses of links in float64, and gradients by these."""
 
 import typing
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import warp as wp
+from numpy.typing import NDArray
 
 from ik_service.compiler import cpu_target
 from ik_service.kernels import typed_warp
+from ik_service.kernels.device_lock import DEVICE_LOCK
+from ik_service.kernels.kernel_loading import KernelsFor, load_kernels_alone
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.robots.model import RobotModel
-from ik_service.solver.derivatives.packet_launch import TEMPLATES, launch, shown
 from ik_service.solver.verdict.float64_kinematics import Kinematics, KinematicsRef, float64_kinematics, packet_function
+from ik_service.template_files import TemplateFolder
+
+TEMPLATES = TemplateFolder("ik_service.solver.derivatives")
+
+
+def shown(values: NDArray[Any]) -> Any:
+    """Return numbers as a Warp array, without a copy if possible."""
+    return wp.array(np.ascontiguousarray(values), copy=False, device="cpu")
+
+
+def load(kernel: wp.Kernel) -> None:
+    """Load a kernel, compiled if not in the cache; KernelCacheError where kernels can be neither read nor kept."""
+    with DEVICE_LOCK, KernelsFor():
+        load_kernels_alone(kernel.module, wp.get_device("cpu"))
+
+
+def launch(kernel: wp.Kernel, count: int, inputs: list[Any]) -> None:
+    """Launch a kernel over `count` problems, loaded as in `load`."""
+    with DEVICE_LOCK, KernelsFor():
+        load_kernels_alone(kernel.module, wp.get_device("cpu"))
+        wp.launch(kernel, count, inputs, device="cpu", record_tape=False)
+
 
 POSE = 7
 

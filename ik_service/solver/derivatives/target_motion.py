@@ -19,7 +19,7 @@ from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.robots.model import RobotModel
 from ik_service.solver.derivatives.linearisation import TWIST
-from ik_service.solver.derivatives.packet_launch import TEMPLATES, launch, load, shown
+from ik_service.solver.derivatives.link_poses import TEMPLATES, launch, load, shown
 from ik_service.solver.given.targets import Target
 from ik_service.solver.verdict.float64_kinematics import Kinematics, KinematicsRef, float64_kinematics, packet_function
 

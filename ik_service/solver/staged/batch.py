@@ -23,13 +23,10 @@ from ik_service.solver.rows.binding import RowKind, has_row_tolerances, is_const
 from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
 from ik_service.solver.rows.priorities import scale_jacobian, scale_residuals
 from ik_service.solver.rows.support import Support
-from ik_service.solver.staged.assessment import assess
-from ik_service.solver.staged.attempts import collect, idle_slots, mark_stopped, rank_ended, refill
-from ik_service.solver.staged.contacts import contact_kernel
+from ik_service.solver.staged.attempts import collect, idle_slots, mark_stopped, rank_ended, refill, write_seeds
 from ik_service.solver.staged.hook_checks import check_jacobians, compute_on_host
-from ik_service.solver.staged.seeding import write_seeds
-from ik_service.solver.staged.targets_met import meet_rows, meet_target
-from ik_service.solver.staged.trial_steps import accept, propose
+from ik_service.solver.staged.steps import accept, assess, propose
+from ik_service.solver.staged.targets_met import contact_kernel, meet_rows, meet_target
 from objectives.expression.rows import ROW_TOLERANCES
 
 NOT_CHECKED = -1  # in place of the version of the collision data

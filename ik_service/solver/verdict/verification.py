@@ -26,13 +26,11 @@ from ik_service.solver.arrays.nearest_turn import Turns, turn_towards_start
 from ik_service.solver.arrays.partition import Partition
 from ik_service.solver.arrays.parts import SOLVE_IO, first_problem
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.given.targets import Target
-from ik_service.solver.given.tolerances import FRAMES
+from ik_service.solver.given.targets import FRAMES, Target
 from ik_service.solver.rows.binding import RowKind
 from ik_service.solver.rows.blocks import Rows
 from ik_service.solver.verdict.collision_verdict import CollisionVerdict
 from ik_service.solver.verdict.composition import compose_islands
-from ik_service.solver.verdict.constraint_values import ConstraintValues
 from ik_service.solver.verdict.float64_kinematics import (
     Kinematics,
     KinematicsRef,
@@ -40,7 +38,7 @@ from ik_service.solver.verdict.float64_kinematics import (
     packet_function,
     problems_left,
 )
-from ik_service.solver.verdict.row_verification import RowVerification
+from ik_service.solver.verdict.row_verification import ConstraintValues, RowVerification
 from objectives.data_field import fitting_array
 from objectives.tasks.near_pose import DEADBAND, DEADBAND_WIDTH
 

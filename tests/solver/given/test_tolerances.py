@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from ik_service import Target
-from ik_service.solver.given.targets import as_target
-from ik_service.solver.given.tolerances import FREE_CHORD, FREE_DISTANCE
+from ik_service.solver.given.targets import FREE_CHORD, FREE_DISTANCE, as_target
 from objectives import InputError
 from tests.solver.conftest import STAGED_QUICK, cpu_solver
 

@@ -10,8 +10,7 @@ from ik_service.mechanism.transforms import quaternion_multiply, quaternion_rota
 from ik_service.robots import HalfSpace, Sphere, World
 from ik_service.solver.deadline import TIME_LEFT_MIN_S
 from ik_service.solver.second_tries import second_tries
-from ik_service.solver.second_tries.collision_repair import STEPS_MAX
-from ik_service.solver.second_tries.near_spheres import NearSpheres
+from ik_service.solver.second_tries.collision_repair import STEPS_MAX, NearSpheres
 from objectives import IKObjectiveLoop, IKObjectivePosture, InputError
 from tests.objectives.objectives_of_tests import Height
 from tests.solver.conftest import EACH_ENGINE, cpu_solver, poses_of
