@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from ik_service.cli.console import escaped, output_console
-from ik_service.mechanism.table import mover
+from ik_service.mechanism.names import mover
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot
 from ik_service.service.documents.robot import robot_body, robot_summary
 from ik_service.service.schema.robot import JointBody

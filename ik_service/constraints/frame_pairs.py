@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ik_service.kinematics.host_link_motion import moving_dofs
+from ik_service.kinematics.host_tangent import moving_dofs
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.loops import LoopConstraint
 from ik_service.mechanism.transforms import Float64Array, identity_transform, transform_multiply

@@ -1,7 +1,10 @@
 """Solvers and controllers as C: a header, a source, objects with the kernels, examples."""
 
+import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -13,13 +16,54 @@ from ik_service.export.objects import KernelObject, compile_object
 from ik_service.export.solve_entry import SolveEntry, joint_q_type
 from ik_service.export.structs import CLayout, filled
 from ik_service.export.tick_entry import EXAMPLE_DT, TickEntry
-from ik_service.export.values import Constants
-from ik_service.export.words import TAG, checked_prefix, robot_words, tag_of
+from ik_service.export.values import Constants, c_comment, c_string
 from ik_service.ik_solver import IKSolver
 from ik_service.robots import RobotModel, World
 from ik_service.solver.arrays.parts import SOLVE_IO
-from ik_service.solver.recorded_launches import RecordedLaunches
+from ik_service.solver.lm.status import IKStatus
+from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
 from objectives import InputError
+
+TAG = "@tag@"  # placeholder in the source for the hash of the source
+TAG_DIGITS = 8
+
+
+def checked_prefix(robot: RobotModel, prefix: str | None) -> str:
+    """Return the prefix of all names, by default from the robot's name; InputError for an invalid identifier."""
+    if prefix is None:
+        prefix = re.sub(r"[^a-z0-9]+", "_", robot.name.lower()).strip("_")
+        prefix = prefix if prefix[:1].isalpha() else f"robot_{prefix}"
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", prefix):
+        raise InputError(f"The prefix is {prefix!r}. Allowed: lower-case letters, digits and _, a letter first.")
+    return prefix
+
+
+def robot_words(robot: RobotModel, prefix: str, tag: str) -> dict[str, object]:
+    """Give words of all templates about a robot."""
+    PREFIX = prefix.upper()
+    return {
+        "prefix": prefix,
+        "PREFIX": PREFIX,
+        "tag": tag,
+        "robot": c_comment(robot.name),
+        "version": version("ik-service"),
+        "warp": wp.__version__,
+        "coordinates": robot.joint_coord_count,
+        "dofs": robot.joint_dof_count,
+        "names": ",\n".join(f"    {c_string(name)}" for name in robot.coordinate_names),
+        "statuses": ",\n".join(f"    {PREFIX}_{status.name} = {status.value}" for status in IKStatus),
+    }
+
+
+def tag_of(steps: Sequence[RecordedStep], texts: Mapping[str, str]) -> str:
+    """Return the tag of an export: a hash of its texts, which contain `TAG`, and of its kernels."""
+    kernels = [step.kernel for step in steps]
+    parts = [*texts.values(), wp.__version__, *(str(kernel.module.options["cpu_compiler_flags"]) for kernel in kernels)]
+    digest = hashlib.sha256("\0".join(parts).encode())
+    for kernel in kernels:
+        digest.update(kernel.hash or b"")
+    return digest.hexdigest()[:TAG_DIGITS]
+
 
 EXAMPLE_PROBLEMS = 1000  # in the file of the example
 EXAMPLE_TICKS = 2000

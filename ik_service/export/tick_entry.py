@@ -15,8 +15,7 @@ from ik_service.control.tick.task import CLEARANCE_COLUMN, TICK_COLUMNS
 from ik_service.control.tick.tick_launches import STEPS_MIN, TICK_ITERATIONS_MAX
 from ik_service.control.tick_input import DT_LEAST, DT_MOST
 from ik_service.errors import EngineError
-from ik_service.export.call_frame import indented
-from ik_service.export.stored_frame import StoredFrame
+from ik_service.export.call_frame import StoredFrame, indented
 from ik_service.export.structs import CLayout, filled
 from ik_service.export.values import Constants, c_comment, c_number, c_numbers, c_scalar, c_string
 from ik_service.mechanism.configuration import MIN_QUATERNION_LENGTH

@@ -1,8 +1,7 @@
 """Islands of trees and rows, and the normal equations, block by block: a block per island."""
 
-from ik_service.linear_solve.block import damped_steps, normal_equations
-from ik_service.linear_solve.equations import ActiveDofs, Equations, allocate_equations
-from ik_service.linear_solve.factors import eliminate, elimination_in_registers
+from ik_service.linear_solve.block import ActiveDofs, Equations, allocate_equations, damped_steps, normal_equations
+from ik_service.linear_solve.factors import eliminate, elimination_in_registers, predict_decrease
 from ik_service.linear_solve.islands import (
     Islands,
     RowStructure,
@@ -13,7 +12,6 @@ from ik_service.linear_solve.islands import (
     row_structure,
     zeroed,
 )
-from ik_service.linear_solve.products import predict_decrease
 
 __all__ = [
     "ActiveDofs",

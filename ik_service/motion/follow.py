@@ -8,13 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.mechanism.caller_order import CallerOrder
-from ik_service.motion.bridges import Bridges
+from ik_service.motion.bridges import Bridges, smooth
+from ik_service.motion.choice import unwound
 from ik_service.motion.metric import FloatArray, JointMetric
 from ik_service.motion.result import PathResult, RateLimits, WaypointAnswers, path_result
-from ik_service.motion.smoothing import smooth
-from ik_service.motion.track_choice import EDGES_MAX, choose_tracks
-from ik_service.motion.tracks import ANCHORS, find_tracks
-from ik_service.motion.turns import unwound
+from ik_service.motion.tracks import ANCHORS, EDGES_MAX, choose_tracks, find_tracks
 from ik_service.motion.waypoints import Group, Waypoints
 from ik_service.motion.ways import least_on_ways
 from ik_service.robots import RobotModel

@@ -16,15 +16,14 @@ from numpy.typing import ArrayLike
 from ik_service.collision.colliding_robot import CollidingRobot
 from ik_service.constraints.constraint_set import ConstraintSet
 from ik_service.constraints.rounding import with_slack
-from ik_service.kinematics import host_link_motion, host_poses, host_tangent
+from ik_service.kinematics import host_poses, host_tangent
 from ik_service.kinematics.host_poses import LinkPoses
 from ik_service.mechanism import coupling, names
 from ik_service.mechanism.coordinates import CoordinateConstraint, checked_coordinate_constraints
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import ActiveMap, JointStep, KinematicTrees
 from ik_service.mechanism.loops import LoopConstraint, checked_loops
-from ik_service.mechanism.names import DofInfo
-from ik_service.mechanism.table import table
+from ik_service.mechanism.names import DofInfo, table
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.mechanism.trees import kinematic_trees, length_unit
 from ik_service.mechanism.velocities import VelocityConstraint, checked_velocity_constraints
@@ -139,7 +138,7 @@ class RobotModel(CollidingRobot):
         or 1], per unit of a DOF. The column of a leader includes its mimic joints; the columns of mimic joints are
         zero. The Jacobian times velocities ``joint_qd`` is the twist of the link, also for joints of several DOFs.
         """
-        return host_link_motion.jacobian(self, joint_q, links)
+        return host_tangent.jacobian(self, joint_q, links)
 
     def jacobian_dot(self, joint_q: ArrayLike, joint_qd: ArrayLike, links: Sequence[str] | None = None) -> Float64Array:
         """Give the time derivative of ``jacobian`` at velocities ``joint_qd``, of the same shape.
@@ -150,7 +149,7 @@ class RobotModel(CollidingRobot):
                 mimic joint must equal the leader's velocity times the multiplier.
             links: Names of links.
         """
-        return host_link_motion.jacobian_dot(self, joint_q, joint_qd, links)
+        return host_tangent.jacobian_dot(self, joint_q, joint_qd, links)
 
     def integrate(self, joint_q: ArrayLike, dq: ArrayLike) -> Float64Array:
         """Move configurations along tangents on the manifold, shape [n, joint_coord_count]; quaternions come out unit.

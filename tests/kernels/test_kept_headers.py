@@ -10,9 +10,8 @@ import warp as wp
 
 from ik_service.compiler import cpu_target
 from ik_service.errors import KernelCacheError
-from ik_service.kernels.kept_headers import header_at_hand
 from ik_service.kernels.kernel_cache import BOUND_VARIABLE, HEADERS, keep_bound
-from ik_service.kernels.kernel_loading import BLOCK_DIM, CachedModule
+from ik_service.kernels.kernel_loading import BLOCK_DIM, CachedModule, header_at_hand
 
 NUMBERS = itertools.count()
 

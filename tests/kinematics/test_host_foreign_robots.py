@@ -16,8 +16,7 @@ import pytest
 import warp as wp
 
 from ik_service.errors import RobotFileError
-from ik_service.kinematics.forward_kinematics import forward_kinematics
-from ik_service.kinematics.motion_subspace import motion_subspace
+from ik_service.kinematics.device_kinematics import forward_kinematics, motion_subspace
 from ik_service.mechanism.transforms import quaternion_multiply, quaternion_rotate
 from ik_service.robots import RobotModel, load_robot
 from tests.foreign_robots import CASES, EXAMPLE, Float64Array, Witness, link_jacobian, load_both, load_foreign

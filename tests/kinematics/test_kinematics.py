@@ -5,9 +5,7 @@ import pytest
 import warp as wp
 
 import ik_service
-from ik_service.kinematics.forward_kinematics import forward_kinematics
-from ik_service.kinematics.integrate import integrate
-from ik_service.kinematics.motion_subspace import motion_subspace
+from ik_service.kinematics.device_kinematics import forward_kinematics, integrate, motion_subspace
 from ik_service.mechanism.joint_type import JointType
 from tests.objectives.conftest import FLOATING
 

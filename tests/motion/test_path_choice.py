@@ -8,10 +8,9 @@ import pytest
 
 from ik_service import load_robot
 from ik_service.mechanism.transforms import quaternion_exp, quaternion_multiply
-from ik_service.motion import track_choice
-from ik_service.motion.choice import EXCESS_WEIGHT, Edges, choose
+from ik_service.motion import tracks as tracks_module
+from ik_service.motion.choice import EXCESS_WEIGHT, Edges, choose, unwound
 from ik_service.motion.metric import FULL_TURN, JointMetric, rotation_between
-from ik_service.motion.turns import unwound
 
 LARGEST_STEP = np.array([0.5, 1.0, 1.0, 1.0, 1.0, 1.0])
 
@@ -74,7 +73,7 @@ def test_angles_go_the_short_way_where_limits_let_them(ur5e):
 @pytest.mark.parametrize("turning", [[5], [3, 5]])
 def test_a_start_stays_on_its_turn_and_few_joints_have_turns(ur5e, turning, monkeypatch):
     """Joints turn by 7 rad in both tracks; from the start their range holds the track that is further away."""
-    monkeypatch.setattr(track_choice, "EDGES_MAX", 200 * 6**2)  # too few for the turns of two joints
+    monkeypatch.setattr(tracks_module, "EDGES_MAX", 200 * 6**2)  # too few for the turns of two joints
     joint_q = np.full((200, 2, 6), 0.5, np.float32)
     joint_q[:, 0, turning] = np.linspace(0.3, 7.3, 200)[:, None]
     joint_q[:, 1, 5] = np.linspace(-1.0, 6.0, 200)
@@ -83,7 +82,7 @@ def test_a_start_stays_on_its_turn_and_few_joints_have_turns(ur5e, turning, monk
     joint_q[:, 1, 4] += 1.0
     tracks = SimpleNamespace(joint_q=joint_q, alive=np.ones((200, 2, 1), bool))
     group, start = SimpleNamespace(metric=JointMetric(ur5e)), np.array([0.5, 0.5, 0.5, 0.5, 0.8, 0.2])
-    assert (track_choice.choose_tracks(ur5e, tracks, 0, group, LARGEST_STEP, start) == 1).all()
+    assert (tracks_module.choose_tracks(ur5e, tracks, 0, group, LARGEST_STEP, start) == 1).all()
 
 
 @pytest.mark.parametrize("angle", [0.0, 1e-9, 1e-3, 1.0, 3.1])

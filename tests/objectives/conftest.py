@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 import warp as wp
 
-from ik_service.kinematics.forward_kinematics import forward_kinematics
-from ik_service.kinematics.integrate import integrate
-from ik_service.kinematics.motion_subspace import motion_subspace
+from ik_service.kinematics.device_kinematics import forward_kinematics, integrate, motion_subspace
 from ik_service.robots import RobotModel
 from ik_service.robots.readers.catalog import load_robot, load_urdf
 from objectives import IKJacobianType, IKObjective

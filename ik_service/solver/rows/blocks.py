@@ -14,9 +14,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.kinematics.forward_kinematics import forward_kinematics
-from ik_service.kinematics.integrate import integrate
-from ik_service.kinematics.motion_subspace import motion_subspace
+from ik_service.kinematics.device_kinematics import forward_kinematics, integrate, motion_subspace
 from ik_service.robots import DeviceModel
 from ik_service.solver.rows.binding import RowKind, differentiates_itself, is_constraint, is_secondary, member_for
 from ik_service.solver.rows.gradients import RowGradients, RowGroups

@@ -15,7 +15,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.kinematics.integrate import left_tangent
+from ik_service.kinematics.device_kinematics import left_tangent
 from ik_service.robots import DeviceModel, JointType
 
 BALL = wp.constant(int(JointType.BALL))

@@ -16,7 +16,7 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.kinematics.integrate import turned
+from ik_service.kinematics.device_kinematics import turned
 from ik_service.linear_solve import Islands, zeroed
 from ik_service.solver.arrays.best_attempts import BestAttempts, mark_deadline
 from ik_service.solver.lm.codes import (

@@ -25,7 +25,7 @@ from ik_service.solver.rows.priorities import scale_jacobian, scale_residuals
 from ik_service.solver.rows.support import Support
 from ik_service.solver.staged.attempts import collect, idle_slots, mark_stopped, rank_ended, refill, write_seeds
 from ik_service.solver.staged.hook_checks import check_jacobians, compute_on_host
-from ik_service.solver.staged.steps import accept, assess, propose
+from ik_service.solver.staged.assessment import accept, assess, propose
 from ik_service.solver.staged.targets_met import contact_kernel, meet_rows, meet_target
 from objectives.expression.rows import ROW_TOLERANCES
 

@@ -12,7 +12,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.kinematics.integrate import integrate
+from ik_service.kinematics.device_kinematics import integrate
 from ik_service.robots import DeviceModel
 from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
 from objectives import ObjectiveError

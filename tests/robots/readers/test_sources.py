@@ -6,7 +6,7 @@ import pytest
 
 from ik_service import load_robot
 from ik_service.errors import RobotFileError
-from ik_service.mechanism.table import ROWS_MOST
+from ik_service.mechanism.names import ROWS_MOST
 from ik_service.robots import builtin_urdf
 from objectives import InputError
 from objectives.errors import UnknownNameError

@@ -10,7 +10,7 @@ import typing
 
 import warp as wp
 
-from ik_service.kinematics.integrate import turned
+from ik_service.kinematics.device_kinematics import turned
 from ik_service.linear_solve import Equations, Islands, eliminate, predict_decrease
 from ik_service.solver.arrays.best_attempts import BestAttempts
 from ik_service.solver.lm.codes import CANCELLED, INVALID, ITERATIONS, NO_TARGET, RUNNING, STALLED
