@@ -1,5 +1,7 @@
-"""Residual packing: the rows of constraints, their Jacobian and their second time derivative.
+"""Rows of constraints in residual packing, their Jacobian and second time derivative; rows that both packings share.
 
+Rows of velocity constraints and of coordinate constraints are the same in both packings, one row each. The row of a
+velocity constraint is linear in the twists of two frames; its value is 0, and its Jacobian maps velocities to rates.
 Rows of limits follow: the distance of a closing joint beyond its limits, 0 inside.
 """
 

@@ -1,4 +1,4 @@
-"""Solvers and controllers as C: a header, a source, objects with the kernels, examples."""
+"""Solvers and controllers as C: a header, a source, objects with the kernels, examples; and words for the templates."""
 
 import hashlib
 import re

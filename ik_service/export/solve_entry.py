@@ -1,4 +1,12 @@
-"""Exported solve function: checks its arguments and calls the same kernels as Python."""
+"""Exported solve function: checks its arguments and calls the same kernels as Python; joint limits of one call.
+
+    kernels read limits of one line, or a line per problem; the frame has the number of lines
+    without given limits -> the robot's limits, as constants of one line; nothing is computed
+    else, in C, for each line: the caller's limits -> limits of the active DOFs, mimic joints included -> checked
+    against those of the robot -> rounded inwards to float32 -> all forms of `LimitArrays`, and clamped starts
+
+The C code computes limits as `LimitReading` and `LimitArrays.take` do, in the same order, with the same bits.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -5,6 +5,10 @@ modules -> loaded in this process? -> in the cache, trusted and undamaged? load 
 Warp keeps the code of each module in a folder named by a hash of all its inputs, and renames this folder into place, so
 several processes can fill one cache at once. This file adds three checks: code possibly written by others is not run, a
 file without a valid checksum is compiled again, and an unwritable cache is an error with advice.
+
+Parsing Warp's header dominates small modules, so the header is precompiled once per machine and kept with the cache.
+Each thread has a folder where Warp looks for a precompiled header. A missing or damaged header, or one for other
+options of a module, costs time but changes no code.
 """
 
 import errno

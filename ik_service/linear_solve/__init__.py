@@ -1,7 +1,14 @@
 """Islands of trees and rows, and the normal equations, block by block: a block per island."""
 
-from ik_service.linear_solve.block import ActiveDofs, Equations, allocate_equations, damped_steps, normal_equations
-from ik_service.linear_solve.factors import eliminate, elimination_in_registers, predict_decrease
+from ik_service.linear_solve.block import damped_steps, normal_equations
+from ik_service.linear_solve.factors import (
+    ActiveDofs,
+    Equations,
+    allocate_equations,
+    eliminate,
+    elimination_in_registers,
+    predict_decrease,
+)
 from ik_service.linear_solve.islands import (
     Islands,
     RowStructure,
