@@ -31,7 +31,7 @@ from ik_service.solver.recorded_launches import RecordedLaunches
 from ik_service.solver.recording import USES_MIN
 from ik_service.solver.result import IKResult, ResultHead
 from ik_service.solver.second_tries.second_tries import SecondTries
-from ik_service.solver.verdict.island_report import IslandReport
+from ik_service.solver.verdict.advice import IslandReport
 from objectives import IKObjective
 
 

@@ -6,14 +6,22 @@ from objectives.model import IKJointType, IKModel
 from objectives.objective import IKJacobianType, IKObjective
 from objectives.tasks.center_of_mass import IKObjectiveCenterOfMass
 from objectives.tasks.coupling import IKObjectiveCoupling
-from objectives.tasks.joint_limit import IKObjectiveJointCentering, IKObjectiveJointLimit
-from objectives.tasks.look_at import IKObjectiveAxisAlign, IKObjectiveLookAt
+from objectives.tasks.geometry import IKObjectiveAxisAlign, IKObjectiveLine, IKObjectiveLookAt, IKObjectivePlane
+from objectives.tasks.joints import (
+    IKObjectiveDamping,
+    IKObjectiveJointCentering,
+    IKObjectiveJointLimit,
+    IKObjectivePosture,
+)
 from objectives.tasks.loop import IKObjectiveLoop
 from objectives.tasks.manipulability import IKObjectiveManipulability
-from objectives.tasks.near_pose import IKObjectiveNearPose
-from objectives.tasks.plane_and_line import IKObjectiveLine, IKObjectivePlane
-from objectives.tasks.pose import IKObjectivePose, IKObjectivePosition, IKObjectiveRelativePose, IKObjectiveRotation
-from objectives.tasks.posture import IKObjectiveDamping, IKObjectivePosture
+from objectives.tasks.pose import (
+    IKObjectiveNearPose,
+    IKObjectivePose,
+    IKObjectivePosition,
+    IKObjectiveRelativePose,
+    IKObjectiveRotation,
+)
 
 __all__ = [
     "IKError",

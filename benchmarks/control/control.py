@@ -16,7 +16,7 @@ from benchmarks.control.ticks import KINDS, Array, Stopwatch, make_controller, t
 from benchmarks.problems.tick_paths import ACCELERATION, TickPath, panda_paths
 from benchmarks.report import Report
 from benchmarks.run import benchmark
-from ik_service.control.tick.tick_launches import packed_launch
+from ik_service.control.tick.arrays import packed_launch
 from ik_service.control.tick_islands import lanes_on
 from ik_service.robots import RobotModel
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ik_service.cli.console import message_console, output_console, progress_bar
-from ik_service.compiler.code.cpu_targets import CPU_VARIABLE, cpu_target, named_target, portable_target
+from ik_service.compiler.code.lanes import CPU_VARIABLE, cpu_target, named_target, portable_target
 from objectives.errors import InputError
 
 if TYPE_CHECKING:

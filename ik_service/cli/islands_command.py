@@ -10,7 +10,7 @@ from ik_service.cli.console import escaped, output_console, print_json
 from ik_service.ik_solver import IKSolver
 from ik_service.robots import RobotModel, load_robot
 from ik_service.solver.given.targets import Target
-from ik_service.solver.verdict.island_report import IslandReport
+from ik_service.solver.verdict.advice import IslandReport
 from ik_service.solver.verdict.island_results import joints_of
 from objectives.errors import InputError
 

@@ -1,11 +1,10 @@
 """Compiler: rows and joints -> program of an island (scalar expressions) -> text of kernels in `code`."""
 
 from ik_service.compiler.build import ATTEMPT_SLACK, build_program
-from ik_service.compiler.code.cpu_targets import CpuTarget, cpu_target, portable_target
 from ik_service.compiler.code.elimination import Elimination, StepSpace
 from ik_service.compiler.code.functions import function_lines
 from ik_service.compiler.code.iteration import IterationSource
-from ik_service.compiler.code.lanes import Lanes, Precision
+from ik_service.compiler.code.lanes import CpuTarget, Lanes, Precision, cpu_target, portable_target
 from ik_service.compiler.code.measure import MeasureSource
 from ik_service.compiler.code.stages import SECONDARY_STAGE, SECONDARY_STAGE_STEPS, stage_range
 from ik_service.compiler.code.state import NOT_EVALUATED, Damping, LaneState, coordinate_names, error_outputs
@@ -20,8 +19,9 @@ from ik_service.compiler.island_program import (
     TURN_WIDTH,
     DataInput,
     IslandProgram,
+    IslandSignature,
+    uncovered,
 )
-from ik_service.compiler.signature import IslandSignature, uncovered
 
 __all__ = [
     "ATTEMPT_SLACK",

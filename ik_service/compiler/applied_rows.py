@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ik_service.compiler.chain import Chain, compose, constants, coordinate, quaternion_coordinate
-from ik_service.compiler.island_program import NO_OBJECTIVE, SECONDARY, TERTIARY, DataInput, total
-from ik_service.compiler.signature import StatedObjective
+from ik_service.compiler.island_program import NO_OBJECTIVE, SECONDARY, TERTIARY, DataInput, StatedObjective, total
 from ik_service.compiler.transplant import transplant
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from objectives.expression import Expression, ExpressionGraph, Scalar

@@ -17,13 +17,13 @@ from ik_service.compiler.island_program import (
     TURN_WIDTH,
     DataInput,
     IslandProgram,
+    IslandSignature,
     TargetError,
     multiplier,
     own_multiplier,
     total,
 )
 from ik_service.compiler.row_loops import split_loops
-from ik_service.compiler.signature import IslandSignature
 from ik_service.compiler.transplant import transplant
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import KinematicRobot

@@ -8,7 +8,7 @@ from ik_service.kinematics.host_tangent import moving_dofs
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.loops import LoopConstraint
 from ik_service.mechanism.transforms import Float64Array, identity_transform, transform_multiply
-from objectives.tasks.velocity_rows import MovingPair
+from objectives.tasks.velocity import MovingPair
 
 SIDES = 2  # the frame, then the reference frame
 

@@ -33,7 +33,7 @@ from objectives.expression import Expression, ExpressionGraph
 from objectives.expression.derivative import gradient
 from objectives.expression.frame_algebra import Frame, quaternion, vector
 from objectives.tasks.closing_joint import SIZE
-from objectives.tasks.velocity_rows import VELOCITY_ROWS, FrameMotion
+from objectives.tasks.velocity import VELOCITY_ROWS, FrameMotion
 
 
 @functools.cache

@@ -9,7 +9,7 @@ import numpy as np
 
 from ik_service.collision.body_spheres import checked_attached
 from ik_service.collision.world import AttachedObject, World
-from ik_service.control.caller_arrays import CallerArrays
+from ik_service.control.caller_arrays import CallerArrays, check_settings, check_times, lines, waypoint_targets
 from ik_service.control.clearance.limit import ClearanceLimit
 from ik_service.control.control_tasks import ControlTasks
 from ik_service.control.limits import (
@@ -21,11 +21,9 @@ from ik_service.control.limits import (
 )
 from ik_service.control.recorded_ticks import RecordedTicks, record_ticks
 from ik_service.control.result import ControlResult
-from ik_service.control.tick.arrays import TickArrays
+from ik_service.control.tick.arrays import TickArrays, TickLaunches
 from ik_service.control.tick.derivatives import TickAnswer, TickDerivatives, tick_derivatives
 from ik_service.control.tick.task import BRAKES, DT, ORIENTATION_TOLERANCE, POSITION_TOLERANCE, ROBOTS, SCALES
-from ik_service.control.tick.tick_launches import TickLaunches
-from ik_service.control.tick_input import check_settings, check_times, lines, waypoint_targets
 from ik_service.control.tick_islands import TickIslands
 from ik_service.errors import EngineError
 from ik_service.kernels.device_lock import DEVICE_LOCK, turn_on

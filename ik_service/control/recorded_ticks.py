@@ -12,7 +12,7 @@ from ik_service.control.control_tasks import ControlTasks
 from ik_service.control.tick.arrays import TickArrays
 from ik_service.control.tick_islands import TickIslands
 from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
-from objectives.tasks.posture import JOINT_Q_REFERENCE
+from objectives.tasks.joints import JOINT_Q_REFERENCE
 
 ISLAND = "tick"  # phase of the launches of islands
 

@@ -7,8 +7,7 @@ from math import isfinite
 from ik_service.mechanism.loops import IDENTITY, Transform, all_of, require_number
 from ik_service.mechanism.transforms import checked_transform
 from objectives.errors import InputError
-from objectives.tasks.velocity import VelocityObjective
-from objectives.tasks.velocity_rows import MovingPair
+from objectives.tasks.velocity import MovingPair, VelocityObjective
 
 ROLLING = ("rolling", "no_sideslip")  # kinds with a radius
 GEAR = "gear"

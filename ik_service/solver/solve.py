@@ -35,10 +35,9 @@ from ik_service.solver.recorded_launches import NOT_RECORDABLE, PreparedSolve, R
 from ik_service.solver.result import IKResult, ResultHead, collect_result
 from ik_service.solver.rows.binding import RowKind, release_objective
 from ik_service.solver.rows.constraints import ConstraintRows
-from ik_service.solver.rows.layout import RowLayout
-from ik_service.solver.rows.support import row_labels
+from ik_service.solver.rows.layout import RowLayout, row_labels
 from ik_service.solver.staged.engine import StagedEngine
-from ik_service.solver.verdict.island_report import IslandReport, report_islands
+from ik_service.solver.verdict.advice import IslandReport, report_islands
 from ik_service.solver.workspace import Workspace
 from objectives import IKObjective, IKObjectiveJointLimit, InputError
 from objectives.expression.expression_objective import ExpressionObjective

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import warp as wp
 
-from objectives.checking.finite_differences import FiniteDifferences, stencil_steps
-from objectives.checking.first_order import FirstOrderMotion
+from objectives.checking.finite_differences import FiniteDifferences, FirstOrderMotion, stencil_steps
 from objectives.errors import InputError, ObjectiveError
 from objectives.model import FloatArray, IKModel
 from objectives.objective import IKJacobianType, IKObjective

@@ -2,7 +2,7 @@
 
 Equal expressions of a graph exist once. Constants are folded, operations with 0 and 1 vanish, operands of sums and
 products are sorted, and negations move outwards until a sum absorbs them as a difference. The graph has neither vectors
-nor widths: the same expressions become scalar Warp source (see `objectives.expression.emission`) or code for SIMD
+nor widths: the same expressions become scalar Warp source (see `objectives.expression.kernels`) or code for SIMD
 packets. A graph is built once per statement; nothing here runs in a solve.
 """
 

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from ik_service.cli import console, robot_bench, warmup_command
-from ik_service.compiler.code.cpu_targets import CPU_VARIABLE, cpu_target
+from ik_service.compiler.code.lanes import CPU_VARIABLE, cpu_target
 from ik_service.kernels.kernel_loading import QUIET_VARIABLE
 from objectives.errors import InputError
 from tests.cli.test_output import PROGRAM

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from ik_service.compiler import Damping, IterationSource, LaneState, coordinate_names, error_outputs
-from ik_service.compiler.code.row_step import COMPLIANT_SHARE, NO_ROW, SMALLEST_ROW
+from ik_service.compiler.code.step import COMPLIANT_SHARE, NO_ROW, SMALLEST_ROW
 from ik_service.mechanism.transforms import quaternion_exp, quaternion_multiply
 from tests.compiler.conftest import half_angle_error
 from tests.compiler.oracles import columns, evaluated

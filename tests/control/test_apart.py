@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ik_service.control import ControlLimits, IKController
-from ik_service.control.tick import tick_launches
+from ik_service.control.tick import arrays as tick_arrays
 from ik_service.kernels import device_lock, host_device_array
 from ik_service.robots import HalfSpace, World
 from ik_service.solver.lm.status import IKStatus
@@ -35,8 +35,8 @@ class LateDevice:
         monkeypatch.setattr(host_device_array, "has_host_copy", lambda device: True)
         monkeypatch.setattr(array, "push", lambda one, count: self.take(lambda: push(one, count)))
         monkeypatch.setattr(array, "fetch", lambda one, count: self.take(lambda: fetch(one, count)))
-        monkeypatch.setattr(tick_launches, "wait", lambda device: self.wait())
-        monkeypatch.setattr(tick_launches.time, "monotonic_ns", lambda: self.now)
+        monkeypatch.setattr(tick_arrays, "wait", lambda device: self.wait())
+        monkeypatch.setattr(tick_arrays.time, "monotonic_ns", lambda: self.now)
 
     def take(self, work):
         self.holders.append(self.other.submit(is_locked).result())

@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from ik_service.compiler.code.cpu_targets import TARGETS
+from ik_service.compiler.code.lanes import TARGETS
 from ik_service.gpu_kernels import ARCHITECTURES
 from ik_service.service.gate.access import require_safe_address
 from ik_service.settings import load_settings, unknown_variables

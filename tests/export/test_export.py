@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import ik_service
 from ik_service.cli.app import app
 from ik_service.compiler import cpu_target
-from ik_service.compiler.code.cpu_targets import CPU_VARIABLE, choose_target, portable_target
+from ik_service.compiler.code.lanes import CPU_VARIABLE, choose_target, portable_target
 from ik_service.export import export as export_module
 from ik_service.export import export_solver
 from ik_service.export.values import c_comment, c_number, c_string

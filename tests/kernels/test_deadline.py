@@ -8,7 +8,7 @@ import pytest
 import ik_service
 from ik_service import IKSolver
 from ik_service.solver import deadline
-from ik_service.solver.lm.tolerances import PRECISE_ORIENTATION, PRECISE_POSITION
+from ik_service.solver.lm.ranking import PRECISE_ORIENTATION, PRECISE_POSITION
 from objectives import IKObjectivePosture, InputError
 from tests.solver.conftest import Reachable, assert_same_bytes
 

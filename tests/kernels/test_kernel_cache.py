@@ -14,7 +14,7 @@ import warp as wp
 
 from ik_service.cli.warmup_command import compiled_objects
 from ik_service.compiler import cpu_target
-from ik_service.compiler.code.cpu_targets import TARGETS
+from ik_service.compiler.code.lanes import TARGETS
 from tests.fork_server import fork_server
 from tests.kernels.cache_processes import COUNT, IMPORTS, SOLVES, Processes
 

@@ -3,8 +3,7 @@
 import numpy as np
 
 from ik_service.mechanism.transforms import quaternion_exp, transform_inverse, transform_multiply
-from objectives.tasks.velocity import VelocityObjective
-from objectives.tasks.velocity_rows import MovingPair
+from objectives.tasks.velocity import MovingPair, VelocityObjective
 from tests.objectives.loop_rows import LOOP_OFFSETS, matrix_of
 from tests.objectives.near_rows import link_pose
 

@@ -25,8 +25,8 @@ from objectives.expression import (
     where,
 )
 from objectives.expression.derivative import gradient
-from objectives.expression.emission import invariant_part, straight_line
 from objectives.expression.graph import by_index
+from objectives.expression.kernels import invariant_part, straight_line
 from objectives.expression.operation import Operation
 
 DIFFERENCE_STEP = 1e-6  # central differences in float64 are then good to about 1e-9

@@ -17,8 +17,6 @@ from functools import partial
 from ik_service.compiler.code.elimination import StepSpace
 from ik_service.compiler.code.lanes import Lanes
 from ik_service.compiler.code.loops import loop_lines
-from ik_service.compiler.code.rotation_step import rotation_step
-from ik_service.compiler.code.row_step import RowStep
 from ik_service.compiler.code.stages import (
     REST_GAIN,
     SECONDARY_STAGE,
@@ -39,7 +37,7 @@ from ik_service.compiler.code.state import (
     error_places,
 )
 from ik_service.compiler.code.statements import packet, statements
-from ik_service.compiler.code.step import AT_LIMIT_SHARE, DofStep, FirstRowsStep, StepSource
+from ik_service.compiler.code.step import AT_LIMIT_SHARE, DofStep, FirstRowsStep, RowStep, StepSource, rotation_step
 from ik_service.compiler.island_program import GOAL, SECONDARY, TERTIARY, IslandProgram, multiplier
 from objectives.expression import Expression, reachable
 

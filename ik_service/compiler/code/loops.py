@@ -11,7 +11,7 @@ from ik_service.compiler.code.lanes import Lanes
 from ik_service.compiler.code.statements import packet, statements
 from ik_service.compiler.island_program import RowLoop
 from objectives.expression import Expression, reachable
-from objectives.expression.emission import invariant_part
+from objectives.expression.kernels import invariant_part
 
 TWIST = 6
 

@@ -22,20 +22,24 @@ from ik_service.collision.clearance import ClearanceSize, clearance_function, ti
 from ik_service.collision.sphere_arrays import CollisionSpheres
 from ik_service.collision.world_arrays import CollisionWorlds
 from ik_service.compiler import cpu_target
-from ik_service.control.clearance.look import look_function
 from ik_service.control.clearance.moves import (
+    FARTHEST,
+    HARD,
+    KEPT,
     ONE,
     ZERO,
+    ClearanceTask,
+    ClearanceTaskRef,
     bound_moves,
     bound_ways,
     brake,
+    look_function,
     planning_function,
     take_proposal,
     take_stopping,
     ticks_to_rest,
     way_function,
 )
-from ik_service.control.clearance.task import FARTHEST, HARD, KEPT, ClearanceTask, ClearanceTaskRef
 from ik_service.control.tick.task import BRAKES
 
 CHECKS = wp.constant(16)  # most configurations checked on one path

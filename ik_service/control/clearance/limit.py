@@ -16,8 +16,7 @@ from ik_service.collision.world import AttachedObject, World
 from ik_service.collision.world_arrays import ObjectKind, WorldLines
 from ik_service.compiler import Lanes
 from ik_service.control.clearance.keep import keep_kernel
-from ik_service.control.clearance.look import ROWS
-from ik_service.control.clearance.task import (
+from ik_service.control.clearance.moves import (
     FARTHEST,
     HARD,
     KEPT,
@@ -25,13 +24,13 @@ from ik_service.control.clearance.task import (
     OF_TICK,
     OWN,
     PARTING,
+    ROWS,
     SETTLING,
     SLOWED,
     ClearanceTask,
 )
-from ik_service.control.tick.arrays import TickArrays
+from ik_service.control.tick.arrays import TickArrays, packed_launch
 from ik_service.control.tick.task import CLEARANCE_LEAST, device_array
-from ik_service.control.tick.tick_launches import packed_launch
 from ik_service.kernels.device_lock import turn_on
 from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, load_kernels
 from ik_service.mechanism.coupling import follower_numbers

@@ -1,4 +1,8 @@
-"""Moves of a tick near contact: bounds of the joints' moves, braking included, and the best move within bounds."""
+"""Moves of a tick near contact: pairs near contact and their allowed approach, bounds of the joints, and the best move.
+
+nearest pairs, their distances and slopes by every coordinate -> slopes by the leading coordinates
+-> bounds of the joints' moves, braking included -> the best move within bounds
+"""
 
 import typing
 from collections.abc import Sequence
@@ -7,15 +11,79 @@ from typing import Any
 
 import warp as wp
 
+from ik_service.collision.clearance import ClearanceSize, approaches_function
+from ik_service.collision.sphere_arrays import CollisionSpheres
+from ik_service.collision.world_arrays import CollisionWorlds
 from ik_service.compiler import Lanes
-from ik_service.control.clearance.look import ROWS
-from ik_service.control.clearance.task import ClearanceTaskRef
 from ik_service.control.limits import KINDS
 from ik_service.control.tick.packet_text import PacketText, fragments
-from ik_service.control.tick.task import DT
+from ik_service.control.tick.task import BRAKES, DT
 from ik_service.kernels import typed_warp
 from ik_service.kernels.typed_warp import reference_to
 from ik_service.template_files import TemplateFolder
+
+# Indices into `margins`
+HARD = wp.constant(0)  # clearance kept by every tick [m]
+KEPT = wp.constant(1)  # clearance at the end of a tick that starts with at least this clearance [m]
+SLOWED = wp.constant(2)  # clearance at which joints come to rest [m]
+FARTHEST = wp.constant(3)  # clearance beyond which joints are not slowed down [m]
+SETTLING = wp.constant(4)  # time constant of the remaining approach [s]
+PARTING = wp.constant(5)  # time constant of missing clearance [s]
+MARGINS_COUNT = 6
+
+
+@wp.struct
+class ClearanceTask:
+    """Arrays of the clearance limit; int32 and float64 unless said."""
+
+    settings: wp.array[wp.int32]  # of the tick
+    numbers: wp.array[wp.float64]
+    margins: wp.array[wp.float64]
+    # robot, by coordinate
+    leader: wp.array[wp.int32]  # leading coordinate: its own for a leader, -1 for a fixed coordinate
+    follower_number: wp.array2d[wp.float64]  # [coordinates, 4]: multiplier, offset, lower and upper limit
+    active: wp.array[wp.int32]  # active DOF of leading coordinates
+    dof: wp.array[wp.int32]  # the robot's DOF, -1 in quaternions
+    lever: wp.array[wp.float64]  # largest motion of a sphere centre per unit of the coordinate [m per rad or m]
+    levers: wp.array2d[wp.float32]  # [links, coordinates]: the same per link
+    farthest: wp.array[wp.float32]  # [coordinates]: bound of sliding coordinates for the levers [m], inf for angles
+    # limits, per active DOF
+    limit_lower: wp.array[wp.float64]
+    limit_upper: wp.array[wp.float64]
+    velocity: wp.array[wp.float64]
+    acceleration: wp.array[wp.float64]
+    joint_step: wp.array[wp.float64]
+    # pairs near contact at the start of the tick
+    count: wp.array[wp.int32]  # [robots]: count of pairs
+    gaps: wp.array2d[wp.float32]  # [robots, rows]: distances [m]
+    slopes: wp.array3d[wp.float32]  # [robots, rows, coordinates]: derivatives of the distances
+    room: wp.array2d[wp.float64]  # [robots, rows]: allowed approach [m], negative to demand separation
+    # work
+    move: wp.array2d[wp.float64]  # [robots, coordinates] of the tick
+    wanted: wp.array2d[wp.float64]  # move of the joints without near pairs
+    least: wp.array2d[wp.float64]  # bounds of a move
+    most: wp.array2d[wp.float64]
+    stopping: wp.array2d[wp.float64]  # move with the hardest braking
+    # the tick
+    joint_q: wp.array2d[wp.float64]  # [robots, coordinates]: start of the tick
+    joint_qd: wp.array2d[wp.float64]  # [robots, DOFs]
+    faulty: wp.array2d[wp.int32]  # [robots, islands]
+    reference: wp.array2d[wp.float64]  # [robots, coordinates]: final goal of the tasks, with accelerations
+    gradient: wp.array2d[wp.float64]  # [robots, coordinates]: J'r of the tasks at the start of the tick
+    hessian: wp.array2d[wp.float64]  # [robots, coordinates^2]: J'J of the tasks at the start of the tick
+    proposal: wp.array2d[wp.float64]  # [robots, coordinates]: in, the tasks' configuration; out, the command
+    near_contact: wp.array2d[wp.int32]  # [robots, DOFs], out: 1 for a DOF held back by clearance
+    clearance: wp.array[wp.float64]  # [robots], out: clearance of the command [m]; NaN for non-finite numbers
+
+
+ClearanceTaskRef: Any = reference_to(ClearanceTask)
+OF_TICK = (
+    *("settings", "numbers", "joint_q", "joint_qd", "faulty", "gradient", "hessian", "proposal", "near_contact"),
+    *("clearance", "limit_lower", "limit_upper", "velocity", "acceleration", "joint_step"),
+)
+"""Names of the arrays shared with `TickTask`."""
+OWN = ("count", "gaps", "slopes", "room", "move", "wanted", "least", "most", "stopping")  # other arrays that change
+
 
 ZERO, ONE = wp.constant(wp.float64(0.0)), wp.constant(wp.float64(1.0))
 TEMPLATES = TemplateFolder("ik_service.control.clearance")
@@ -125,3 +193,72 @@ def planning_function(leaders: int) -> Any:
     def plan(task: ClearanceTaskRef, r: int, towards: int) -> int: ...
 
     return plan
+
+
+ROWS = 16  # most pairs of spheres, or of a sphere and an object, with a limit in a tick: the nearest ones
+FLAT = wp.constant(wp.float64(1.0e-4))  # slope below which joints do not change a distance [m per rad or m]
+FREE = wp.constant(wp.float64(1.0e3))  # allowed approach of a pair with constant distance [m]
+FAST = wp.constant(wp.float64(1.0))  # cap of a joint's move in a tick [m or rad]
+PARTING_SHARE = wp.constant(wp.float64(0.75))  # largest share of the joints' capability demanded to part a pair
+
+
+@wp.func
+@typing.no_type_check
+def _fold(task: ClearanceTaskRef, r: int, row: int):
+    """Convert slopes by all coordinates into slopes by the leading coordinates."""
+    for c in range(task.leader.shape[0]):
+        leader = task.leader[c]
+        if leader != c:
+            if leader >= 0:
+                factor = wp.float32(task.follower_number[c, 0])
+                task.slopes[r, row, leader] = task.slopes[r, row, leader] + factor * task.slopes[r, row, c]
+            task.slopes[r, row, c] = wp.float32(0.0)
+
+
+@wp.func
+@typing.no_type_check
+def _room_of(task: ClearanceTaskRef, r: int, row: int):
+    """Return the allowed approach of a pair in this tick, or in total if joints brake [m].
+
+    The approach decays exponentially over the ticks, so that joints slow down; braking joints are already slowed by
+    their acceleration. A negative value is the separation demanded of the pair, at most a share of the joints'
+    capability.
+    """
+    room = wp.float64(task.gaps[r, row]) - task.margins[SLOWED]
+    dt = task.numbers[DT]
+    most = wp.float64(0.0)
+    steepest = wp.float64(0.0)
+    for c in range(task.leader.shape[0]):
+        slope = wp.abs(wp.float64(task.slopes[r, row, c]))
+        if slope > wp.float64(0.0):
+            steepest = wp.max(steepest, slope)
+            a = task.active[c]
+            most += slope * wp.min(wp.min(task.velocity[a] * dt, task.joint_step[a]), FAST)
+    if steepest < FLAT:
+        return FREE
+    if room < wp.float64(0.0):
+        return wp.max(room * dt / (dt + task.margins[PARTING]), -PARTING_SHARE * most)
+    if task.settings[BRAKES] == 1:
+        return room
+    return room * dt / (dt + task.margins[SETTLING])
+
+
+@lru_cache
+@typing.no_type_check
+def look_function(size: ClearanceSize) -> Any:
+    """Return the Warp function that finds the pairs near contact at the start of a tick: (task, spheres, worlds, r)."""
+    approaches = approaches_function(size)
+    Configuration: Any = wp.types.vector(size.coordinates, wp.float32)
+
+    @wp.func
+    def look(task: ClearanceTaskRef, spheres: CollisionSpheres, worlds: CollisionWorlds, r: int):
+        joint_q = Configuration()
+        for c in range(task.leader.shape[0]):
+            joint_q[c] = wp.float32(task.joint_q[r, c])
+        farthest = wp.float32(task.margins[FARTHEST])
+        task.count[r] = approaches(r, joint_q, spheres, worlds, farthest, task.gaps, task.slopes)
+        for row in range(task.count[r]):
+            _fold(task, r, row)
+            task.room[r, row] = _room_of(task, r, row)
+
+    return look

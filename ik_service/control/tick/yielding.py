@@ -22,7 +22,7 @@ from ik_service.control.tick.closing import LOOP_WEIGHT
 from ik_service.control.tick.packet_text import fragments
 from ik_service.control.tick.task import BRAKES, COMMAND, LEADING, YIELDING, TickRef
 from objectives.expression.rows import ROW_WEIGHTS
-from objectives.tasks.posture import JOINT_Q_REFERENCE
+from objectives.tasks.joints import JOINT_Q_REFERENCE
 
 # Weight of the heaviest lower-priority or damping row, relative to the lightest first-priority row; the second value is
 # for the search of a goal, with possibly long steps.

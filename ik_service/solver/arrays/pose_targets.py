@@ -8,7 +8,7 @@ from ik_service.solver.arrays.problem_arrays import Problems
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target, as_target, has_lines, pose_objective, replaced, touched_trees
 from objectives import IKObjectiveNearPose, IKObjectivePose, InputError
-from objectives.tasks.near_pose import DEADBAND
+from objectives.tasks.pose import DEADBAND
 
 
 class PoseTargets:

@@ -26,7 +26,14 @@ from ik_service.solver.lm.codes import (
     STATIONARY,
 )
 from ik_service.solver.lm.coordinates import follow, is_at_bound
-from ik_service.solver.lm.ranking import attempt_rank, contact_rank, value_rank
+from ik_service.solver.lm.ranking import (
+    PRECISE_ORIENTATION,
+    attempt_rank,
+    chord_angle,
+    contact_rank,
+    is_within,
+    value_rank,
+)
 from ik_service.solver.lm.seeds import ASIDE, bounded
 from ik_service.solver.lm.termination import (
     COSINE_MAX,
@@ -37,7 +44,6 @@ from ik_service.solver.lm.termination import (
     phase_after,
     squared_cosine,
 )
-from ik_service.solver.lm.tolerances import PRECISE_ORIENTATION, chord_angle, is_within
 
 
 class AttemptFunctions(AttemptStart):

@@ -48,12 +48,10 @@ from ik_service.solver.compiled.island_launches import (
 from ik_service.solver.compiled.island_task import IslandTask, island_constants
 from ik_service.solver.compiled.proof_kernel import proof_kernel_of, proof_task, proven_targets
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.lm.search import EQUAL_MINIMA, EQUAL_MINIMA_OF_MANY
+from ik_service.solver.lm.ranking import EQUAL_MINIMA, EQUAL_MINIMA_OF_MANY, PRECISE_POSITION
 from ik_service.solver.lm.seeds import seed_ranges
-from ik_service.solver.lm.tolerances import PRECISE_POSITION
 from ik_service.solver.rows.binding import RowKind, has_row_tolerances
-from ik_service.solver.rows.layout import RowLayout
-from ik_service.solver.rows.support import active_columns, touched_dofs
+from ik_service.solver.rows.layout import RowLayout, active_columns, touched_dofs
 from ik_service.solver.verdict.verification import Verification
 
 CODES_MAX = 64  # kernels of islands kept by a solver

@@ -11,8 +11,7 @@ import warp as wp
 from ik_service.collision.clearance import ClearanceSize
 from ik_service.compiler import IslandSignature, IterationSource, Lanes, Precision, build_program
 from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, unload_with
-from ik_service.solver.compiled.called_iteration import address_of, iteration_kernel
-from ik_service.solver.compiled.iteration import iteration_of
+from ik_service.solver.compiled.iteration import address_of, iteration_kernel, iteration_of
 from ik_service.solver.compiled.packet_kernel import packet_kernel
 from ik_service.solver.compiled.proof_kernel import ProofKernel
 from ik_service.solver.compiled.thread_kernel import finish_kernel, thread_kernel

@@ -15,8 +15,16 @@ from ik_service.robots import DeviceModel
 from ik_service.solver.arrays.best_attempts import BestAttempts, Searches
 from ik_service.solver.lm.codes import KEEP_ALL, SEEDS, STOP, TRIES_ALL
 from ik_service.solver.lm.coordinates import follower_dofs, follower_table
-from ik_service.solver.lm.ranking import FAILED, IMPRECISE, IN_CONTACT
-from ik_service.solver.lm.search import attempt_count, contact_search_ends, count_cost, is_round_end, search_ends
+from ik_service.solver.lm.ranking import (
+    FAILED,
+    IMPRECISE,
+    IN_CONTACT,
+    attempt_count,
+    contact_search_ends,
+    count_cost,
+    is_round_end,
+    search_ends,
+)
 from ik_service.solver.lm.seeds import SeedRanges
 
 

@@ -23,11 +23,10 @@ from ik_service.kernels.typed_warp import reference_to
 from ik_service.solver.arrays.best_attempts import begin_search
 from ik_service.solver.arrays.parts import first_place
 from ik_service.solver.compiled.attempt import AttemptFunctions
-from ik_service.solver.compiled.called_iteration import called_iteration, cpu_options
 from ik_service.solver.compiled.island_task import IslandTask, TaskRef, end_round, needs_attempt
+from ik_service.solver.compiled.iteration import called_iteration, cpu_options
 from ik_service.solver.lm.codes import ITERATIONS, KEEP_ALL, SEEDS
-from ik_service.solver.lm.ranking import IMPRECISE, is_beaten
-from ik_service.solver.lm.search import is_round_end
+from ik_service.solver.lm.ranking import IMPRECISE, is_beaten, is_round_end
 
 NOTHING = wp.constant(-1)  # problem of an idle lane
 UNCOUNTED_STEPS = wp.constant(1.0e9)  # steps before the first of an idle lane

@@ -23,8 +23,7 @@ from ik_service.solver.arrays.parts import SOLVE_EXTRAS
 from ik_service.solver.compiled.island_task import IslandTask, TaskRef, attempt_line, counts, setting_now, suffices
 from ik_service.solver.lm.codes import KEEP_ALL, NO_TARGET, SEEDS, STOP
 from ik_service.solver.lm.coordinates import follow
-from ik_service.solver.lm.ranking import IMPRECISE
-from ik_service.solver.lm.search import attempt_count, count_cost, is_round_end
+from ik_service.solver.lm.ranking import IMPRECISE, attempt_count, count_cost, is_round_end
 
 WAVE_BLOCK_DIM = 32  # threads of a block: a single warp, so that an idle block ends at once
 WAVE_ATTEMPTS_MAX = 1 << 20  # attempts of a wave, and at least one per problem: some 50 MB of answers

@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
 
 from ik_service.solver.lm.codes import SAMPLERS
-from ik_service.solver.lm.tolerances import PRECISE_ORIENTATION, PRECISE_POSITION
+from ik_service.solver.lm.ranking import PRECISE_ORIENTATION, PRECISE_POSITION
 from objectives import IKJacobianType, InputError
 
 if TYPE_CHECKING:

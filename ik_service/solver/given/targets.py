@@ -13,7 +13,7 @@ from ik_service.errors import in_a_line
 from ik_service.robots import RobotModel
 from ik_service.solver.given.arrays import host_array, unit_quaternions
 from objectives import IKObjectiveNearPose, IKObjectivePose, InputError
-from objectives.tasks.near_pose import DEADBAND_WIDTH, ToleranceFrame
+from objectives.tasks.pose import DEADBAND_WIDTH, ToleranceFrame
 
 AXES = ("x", "y", "z", "rx", "ry", "rz")
 """Names of a pose's rows: positions along the axes of a frame, and rotations about them."""

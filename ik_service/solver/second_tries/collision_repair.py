@@ -40,7 +40,7 @@ from ik_service.solver.rows.binding import is_constraint
 from ik_service.solver.second_tries.targets_alone import FoundAnswers, TimeLeft
 from ik_service.solver.solve import SolverCore
 from objectives.expression.expression_objective import ExpressionObjective
-from objectives.tasks.near_pose import DEADBAND
+from objectives.tasks.pose import DEADBAND
 
 FloatArray = NDArray[np.float64]
 NEAR = 16

@@ -21,11 +21,11 @@ from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.lm.seeds import seed_ranges
 from ik_service.solver.rows.binding import RowKind, has_row_tolerances, is_constraint
 from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
+from ik_service.solver.rows.layout import Support
 from ik_service.solver.rows.priorities import scale_jacobian, scale_residuals
-from ik_service.solver.rows.support import Support
+from ik_service.solver.staged.assessment import accept, assess, propose
 from ik_service.solver.staged.attempts import collect, idle_slots, mark_stopped, rank_ended, refill, write_seeds
 from ik_service.solver.staged.hook_checks import check_jacobians, compute_on_host
-from ik_service.solver.staged.assessment import accept, assess, propose
 from ik_service.solver.staged.targets_met import contact_kernel, meet_rows, meet_target
 from objectives.expression.rows import ROW_TOLERANCES
 

@@ -1,17 +1,31 @@
-"""Advice on problems without success: the meaning of their status, and links without an active joint.
+"""Words for people: advice on problems without success, and a report on the islands of a solver.
 
 A target on a link without an active joint belongs to no island. It is verified like any other, but more seeds or
-iterations do not help; the advice names the link. Computed on the host, on request only.
+iterations do not help; the advice names the link. Islands are found by union-find over the same structure as on the
+device, before a solve or after one. Computed on the host, on request only.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.linear_solve import find_islands
 from ik_service.result_schema import ResultColumns
 from ik_service.robots import RobotModel
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.targets import Target
 from ik_service.solver.lm.status import IKStatus
-from ik_service.solver.verdict.island_results import IslandResults
+from ik_service.solver.rows.binding import RowKind
+from ik_service.solver.rows.blocks import Rows
+from ik_service.solver.rows.layout import row_labels
+from ik_service.solver.rows.weights import weights_on_device
+from ik_service.solver.verdict.island_results import IslandResults, joints_of
+from objectives import IKObjective, InputError
+from objectives.expression.expression_objective import ExpressionObjective
+from objectives.robot_indices import BodyFrame
 
 
 def advice(
@@ -89,3 +103,158 @@ def _joints_between(robot: RobotModel, target: Target) -> list[int]:
             body = int(robot.joint_parent[body])
         paths.append(path)
     return sorted(paths[0] ^ paths[1])
+
+
+@dataclass(frozen=True)
+class IslandMembers:
+    """One island.
+
+    Attributes:
+        joints: Joints of the island, followers included.
+        rows: Rows coupling them: "target LINK" or the class of an objective.
+        static_links: Links of these rows without an active joint: they couple nothing.
+    """
+
+    joints: tuple[str, ...]
+    rows: tuple[str, ...]
+    static_links: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class UnmovedRows:
+    """Rows without an active joint: they are in no island, but they are judged.
+
+    Attributes:
+        rows: "target LINK" or the class of an objective.
+        links: Links of these rows.
+        reason: Reason why nothing moves them, and advice.
+    """
+
+    rows: str
+    links: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class IslandReport:
+    """The islands of a problem.
+
+    Attributes:
+        robot: Name of the robot.
+        islands: The islands, in order of their first tree.
+        unmoved: Rows that no island can change.
+        untouched_joints: Active joints without a row: they keep their start.
+        locked_joints: Joints that never move.
+    """
+
+    robot: str
+    islands: tuple[IslandMembers, ...]
+    unmoved: tuple[UnmovedRows, ...]
+    untouched_joints: tuple[str, ...]
+    locked_joints: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.robot}: {len(self.islands)} island{'' if len(self.islands) == 1 else 's'}"]
+        for number, island in enumerate(self.islands):
+            lines += [f"  island {number}", f"    rows: {', '.join(island.rows)}"]
+            lines.append(f"    joints: {', '.join(island.joints)}")
+            if island.static_links:
+                lines.append(f"    refers to static links: {', '.join(island.static_links)}")
+        lines += [f"  in no island: {rows.rows}. {rows.reason}" for rows in self.unmoved]
+        if self.untouched_joints:
+            lines.append(f"  touched by no row, kept at their start: {', '.join(self.untouched_joints)}")
+        if self.locked_joints:
+            lines.append(f"  locked: {', '.join(self.locked_joints)}")
+        return "\n".join(lines)
+
+
+def report_islands(
+    robot: RobotModel,
+    targets: Sequence[Target],
+    rows: Rows,
+    incidence: NDArray[np.bool_],  # whether the support of a row holds DOFs of a tree, bool [rows, trees]
+    *,
+    problem: int,  # index of the problem, where weights differ between problems
+    join: bool,  # whether all touched trees are one island
+) -> IslandReport:
+    """Return the islands of one problem, with every row of possible weight above 0.
+
+    Raises:
+        InputError: There is no such problem.
+    """
+    target_of = dict(zip(rows.of_kind(RowKind.TARGET), targets, strict=True))
+    row_on = np.concatenate([_rows_on(one, target_of.get(k), problem) for k, one in enumerate(rows.objectives)])
+    touched = incidence[row_on].any(axis=0)
+    _, tree_island, row_island = find_islands(incidence, row_on, join=join)
+    labels = row_labels(rows, [target.link for target in targets])
+    links = [_links(robot, rows, k, target_of.get(k)) for k in range(len(rows.objectives))]
+    members = []
+    for island in range(int(tree_island.max(initial=-1)) + 1):
+        own = [k for k, block in enumerate(_blocks(rows)) if (row_island[block] == island).any()]
+        static = dict.fromkeys(link for k in own for link in links[k] if _is_static(robot, link))
+        names = tuple(dict.fromkeys(labels[rows.start[k]] for k in own))
+        members.append(IslandMembers(joints_of(robot, tree_island == island), names, tuple(static)))
+    unmoved = []
+    for k, block in enumerate(_blocks(rows)):
+        if row_on[block].any():
+            moved = incidence[block][row_on[block]].any(axis=1)
+            reason = _why_unmoved(robot, target_of.get(k), links[k], moved)
+            if reason is not None:
+                unmoved.append(UnmovedRows(labels[rows.start[k]], links[k], reason))
+    first = robot.dof_active[robot.joint_qd_start[:-1]]
+    locked = tuple(name for name, active in zip(robot.joint_names, first, strict=True) if active < 0)
+    return IslandReport(robot.name, tuple(members), tuple(unmoved), joints_of(robot, ~touched), locked)
+
+
+def _blocks(rows: Rows) -> list[slice]:
+    return [slice(a, b) for a, b in zip(rows.start, [*rows.start[1:], rows.count], strict=True)]
+
+
+def _rows_on(objective: IKObjective, target: Target | None, problem: int) -> NDArray[np.bool_]:
+    """Return the rows of an objective with weight, as in `RowWeights`; target values may still free some of them."""
+    if target is not None:
+        weights: Any = None if target.row_weights is None and target.tolerance is None else target.weights()
+    else:
+        on_device = weights_on_device(objective)
+        weights = None if on_device is None else on_device.numpy()
+    if weights is None:
+        return np.ones(objective.residual_dim(), dtype=bool)
+    lines = np.atleast_2d(np.asarray(weights))
+    if problem < 0 or (len(lines) > 1 and problem >= len(lines)):
+        allowed = f"0 to {len(lines) - 1}" if len(lines) > 1 else "0 and above"
+        raise InputError(f"problem is {problem}. Allowed: {allowed}.")
+    return np.asarray(~(lines[problem if len(lines) > 1 else 0] <= 0.0))
+
+
+def _links(robot: RobotModel, rows: Rows, k: int, target: Target | None) -> tuple[str, ...]:
+    """Return the links of an objective, as far as known."""
+    objective: IKObjective = rows.objectives[k]
+    if target is not None:
+        return tuple(link for link in (target.link, target.reference_link) if link is not None)
+    if not isinstance(objective, ExpressionObjective):
+        return ()
+    groups = objective.stated_elements(rows.model)
+    frames = dict.fromkeys(frame for _, elements in groups for element in elements for frame in element.frames)
+    named = [frame for frame in frames if not isinstance(frame, BodyFrame)]
+    return tuple(frame if isinstance(frame, str) else _link_of(robot, frame) for frame in named)
+
+
+def _link_of(robot: RobotModel, body: int) -> str:
+    return next((name for name, of in zip(robot.link_names, robot.link_body, strict=True) if of == body), "world")
+
+
+def _is_static(robot: RobotModel, link: str) -> bool:
+    body = robot.link_frame(link)[0]
+    return body < 0 or bool(robot.trees.body_treeid[body] < 0)
+
+
+def _why_unmoved(
+    robot: RobotModel, target: Target | None, links: Sequence[str], moved: NDArray[np.bool_]
+) -> str | None:
+    """Return the reason why rows of an objective are in no island, or None."""
+    if target is not None:
+        return None if moved.all() else why_static(robot, target, angular=bool(moved.any()))
+    if moved.any():
+        return None
+    static = [f"'{link}'" for link in links if _is_static(robot, link)]
+    return f"No active joint moves link {', '.join(static)}." if static else "No active joint changes it."

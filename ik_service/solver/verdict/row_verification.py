@@ -31,9 +31,8 @@ from ik_service.solver.verdict.float64_kinematics import body_poses, float64_kin
 from objectives import IKObjectiveLoop
 from objectives.expression import Expression
 from objectives.expression.element_table import ElementTable
-from objectives.expression.emission import straight_line
 from objectives.expression.expression_objective import ExpressionObjective
-from objectives.expression.kernels import loads
+from objectives.expression.kernels import loads, straight_line
 from objectives.expression.rows import ROW_TOLERANCES, RowGroup, state_rows
 
 EXACT_ARGUMENTS = """\

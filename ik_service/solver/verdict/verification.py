@@ -40,7 +40,7 @@ from ik_service.solver.verdict.float64_kinematics import (
 )
 from ik_service.solver.verdict.row_verification import ConstraintValues, RowVerification
 from objectives.data_field import fitting_array
-from objectives.tasks.near_pose import DEADBAND, DEADBAND_WIDTH
+from objectives.tasks.pose import DEADBAND, DEADBAND_WIDTH
 
 NAN = wp.constant(wp.float64(math.nan))
 INFINITE = wp.constant(wp.float64(math.inf))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import warp as wp
 
-from ik_service.compiler.code.cpu_targets import TARGETS
+from ik_service.compiler.code.lanes import TARGETS
 
 CLANG_LEAST = 19  # earlier ones lack functions of packets that Warp's own Clang has
 WARMUP = "from ik_service.cli import main; main()"

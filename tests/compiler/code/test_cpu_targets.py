@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ik_service.compiler.code.cpu_targets import CPU_INFO, CPU_VARIABLE, TARGETS, choose_target, cpu_target
+from ik_service.compiler.code.lanes import CPU_INFO, CPU_VARIABLE, TARGETS, choose_target, cpu_target
 from objectives import InputError
 
 NEEDS = {target.name: target.needs for target in TARGETS}

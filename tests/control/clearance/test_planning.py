@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 import warp as wp
 
-from ik_service.control.clearance.look import ROWS
-from ik_service.control.clearance.moves import planning_function
-from ik_service.control.clearance.task import ClearanceTask
+from ik_service.control.clearance.moves import ROWS, ClearanceTask, planning_function
 
 SIZE = 7
 

@@ -11,7 +11,7 @@ from benchmarks.problems.compared_robots import PANDA
 from benchmarks.problems.hard_problems import HardArm
 from ik_service import SolverOptions
 from ik_service.solver.lm.codes import BLOCKED_BY_LIMITS, MAX_ITERATIONS, NO_TARGET, STALLED, STATIONARY
-from ik_service.solver.lm.search import (
+from ik_service.solver.lm.ranking import (
     EQUAL_MINIMA,
     EQUAL_MINIMA_OF_MANY,
     FEW_SEEDS,

@@ -132,8 +132,8 @@ class CoupledLate(IKObjective):
 
 def test_a_solve_that_finds_a_shared_dof_is_done_again_row_by_row(monkeypatch):
     robot, start = bare_robot("ur5e"), np.full((3, 6), 1.0)
-    monkeypatch.setattr("ik_service.solver.rows.support.BEYOND", 0.01)  # probes stay around the middle
-    monkeypatch.setattr("ik_service.solver.rows.support.PROBES", 1)
+    monkeypatch.setattr("ik_service.solver.rows.layout.BEYOND", 0.01)  # probes stay around the middle
+    monkeypatch.setattr("ik_service.solver.rows.layout.PROBES", 1)
     options = SolverOptions(seeds=1)
     answers = []
     for _ in range(2):
