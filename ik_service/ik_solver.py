@@ -13,8 +13,7 @@ from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.motion import PathResult
 from ik_service.motion.follow import followed
 from ik_service.motion.result import RateLimits
-from ik_service.motion.waypoints import Waypoints
-from ik_service.motion.ways import WayCheck
+from ik_service.motion.waypoints import WayCheck, Waypoints
 from ik_service.robots import RobotModel
 from ik_service.solver.answer_derivatives import linearised, with_derivatives
 from ik_service.solver.construction import SolverSetup, check_construction, resolve_device

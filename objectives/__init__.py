@@ -5,7 +5,6 @@ from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameEr
 from objectives.model import IKJointType, IKModel
 from objectives.objective import IKJacobianType, IKObjective
 from objectives.tasks.center_of_mass import IKObjectiveCenterOfMass
-from objectives.tasks.coupling import IKObjectiveCoupling
 from objectives.tasks.geometry import IKObjectiveAxisAlign, IKObjectiveLine, IKObjectiveLookAt, IKObjectivePlane
 from objectives.tasks.joints import (
     IKObjectiveDamping,
@@ -13,7 +12,7 @@ from objectives.tasks.joints import (
     IKObjectiveJointLimit,
     IKObjectivePosture,
 )
-from objectives.tasks.loop import IKObjectiveLoop
+from objectives.tasks.loop import IKObjectiveCoupling, IKObjectiveLoop
 from objectives.tasks.manipulability import IKObjectiveManipulability
 from objectives.tasks.pose import (
     IKObjectiveNearPose,

@@ -17,7 +17,7 @@ from benchmarks.report import Report
 from benchmarks.run import benchmark, timed
 from ik_service.compiler import Lanes
 from ik_service.mechanism.transforms import quaternion_exp, quaternion_multiply
-from ik_service.solver.arrays.best_attempts import allocate_searches
+from ik_service.solver.arrays.problem_arrays import allocate_searches
 from ik_service.solver.compiled.proof_kernel import ProofKernel, proof_kernel_of, proof_task
 from ik_service.solver.lm.codes import PROBLEM_COUNT, SEEDS, SETTINGS_COUNT
 from ik_service.solver.lm.ranking import FAILED

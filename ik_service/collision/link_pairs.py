@@ -6,9 +6,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ik_service.collision.body_spheres import body_spheres
+from ik_service.collision.body_spheres import body_spheres, slides_between
 from ik_service.collision.check import CHECKED_PER_BLOCK, pair_distance, sphere_centers
-from ik_service.collision.levers import slides_between
 from ik_service.mechanism.collision_model import CollisionModel, LinkPair
 from ik_service.mechanism.configuration import checked_joint_q
 from ik_service.mechanism.kinematic_robot import KinematicRobot

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ik_service.constraints.frame_pairs import FramePairs
-from ik_service.constraints.statements import closing_statement, evaluated
+from ik_service.constraints.statements import FramePairs, closing_statement, evaluated
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import KinematicRobot, Robot
 from ik_service.mechanism.loops import IDENTITY, LoopConstraint

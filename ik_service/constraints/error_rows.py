@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ik_service.constraints.closing_joints import closing_coordinates, with_closing_joints
-from ik_service.constraints.frame_pairs import FramePairs
 from ik_service.constraints.linear_algebra import applied, least_change
 from ik_service.constraints.residual_rows import ScalarRows
+from ik_service.constraints.statements import FramePairs
 from ik_service.kinematics.host_tangent import BodyMotion, body_motion, motion_subspace_rate
 from ik_service.mechanism.configuration import checked_joint_q, checked_tangent
 from ik_service.mechanism.kinematic_robot import KinematicRobot

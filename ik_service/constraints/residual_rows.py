@@ -12,12 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.polynomial import Polynomial
 
-from ik_service.constraints.frame_pairs import SIDES, FramePairs
 from ik_service.constraints.linear_algebra import BoolArray, applied
 from ik_service.constraints.statements import (
     POSES,
+    SIDES,
     TWIST,
     TWISTS,
+    FramePairs,
     RowStatement,
     evaluated,
     limit_statement,
@@ -30,8 +31,8 @@ from ik_service.kinematics.host_tangent import BodyMotion, body_motion, motion_s
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array
 from objectives.expression import Expression, ExpressionGraph
-from objectives.expression.derivative import gradient
 from objectives.expression.frame_algebra import Frame, quaternion, vector
+from objectives.expression.functions import gradient
 from objectives.tasks.closing_joint import SIZE
 from objectives.tasks.velocity import VELOCITY_ROWS, FrameMotion
 

@@ -1,4 +1,4 @@
-"""Statements of joints of loops over the poses of two frames, evaluated in float64 with derivatives.
+"""Pairs of frames of constraints, and statements of joints over their poses, evaluated in float64 with derivatives.
 
 The kernels of solvers are made from the same expressions. Derivatives are by the twists of both frames: first
 derivatives, and second derivatives for accelerations.
@@ -10,13 +10,64 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ik_service.constraints.frame_pairs import SIDES
-from ik_service.mechanism.transforms import Float64Array
+from ik_service.kinematics.host_tangent import moving_dofs
+from ik_service.mechanism.kinematic_robot import KinematicRobot
+from ik_service.mechanism.loops import LoopConstraint
+from ik_service.mechanism.transforms import Float64Array, identity_transform, transform_multiply
 from objectives.expression import Expression, ExpressionGraph, Scalar, evaluate
 from objectives.expression.frame_algebra import Frame, quaternion, vector
 from objectives.expression.rows import RowGroup, RowInputs, by_twist
 from objectives.tasks.closing_joint import CLOSING_COORDINATES, FRAME, REFERENCE_FRAME, SIZE, limit_group
 from objectives.tasks.loop import loop_group
+from objectives.tasks.velocity import MovingPair
+
+SIDES = 2  # the frame, then the reference frame
+
+
+class FramePairs:
+    """Frames of constraints on a robot, in the order of the constraints: the frame, then the reference frame.
+
+    Attributes:
+        body: Body that carries each frame, -1 for static frames, shape [2, loops].
+        T_body_frame: Frames in their bodies (in the world for body -1) [m, xyzw], shape [2, loops, 7].
+        moved: Whether a DOF moves the frame, shape [2, loops, joint_dof_count].
+    """
+
+    def __init__(self, robot: KinematicRobot, loops: Sequence[LoopConstraint] | Sequence[MovingPair]) -> None:
+        places = [
+            [_place(robot, one.link, np.array(one.offset)) for one in loops],
+            [_place(robot, one.reference_link, np.array(one.reference_offset)) for one in loops],
+        ]
+        bodies, shape = [[body for body, _ in side] for side in places], (SIDES, len(loops))
+        self.body = np.array(bodies, dtype=np.intp).reshape(shape)
+        self.T_body_frame = np.array([[T for _, T in side] for side in places]).reshape(*shape, 7)
+        moved = np.array([[moving_dofs(robot, one) for one in side] for side in bodies], dtype=bool)
+        self.moved = moved.reshape(*shape, robot.joint_dof_count)
+
+    @property
+    def moves_apart(self) -> Float64Array:
+        """1 for a DOF that moves the frame alone, -1 for the reference frame alone, shape [loops, joint_dof_count]."""
+        return np.asarray(self.moved[0].astype(float) - self.moved[1])
+
+    def poses(self, T_world_body: Float64Array) -> Float64Array:
+        """Give the frames in the world, shape [2, n, loops, 7], from poses of all bodies, shape [n, body_count, 7]."""
+        world = np.broadcast_to(identity_transform(), (len(T_world_body), 1, 7))
+        with_world = np.concatenate([T_world_body, world], axis=1)
+        shape = (len(T_world_body), *self.T_body_frame.shape[1:])
+        return np.stack(
+            [
+                transform_multiply(with_world[:, self.body[side]], np.broadcast_to(self.T_body_frame[side], shape))
+                for side in range(SIDES)
+            ]
+        )
+
+
+def _place(robot: KinematicRobot, link: str | None, offset: Float64Array) -> tuple[int, Float64Array]:
+    if link is None:
+        return -1, offset
+    body, T_body_link = robot.link_frame(link)
+    return body, transform_multiply(T_body_link, offset)
+
 
 TWIST = 6
 POSES = tuple(tuple(f"pose{side}_{k}" for k in range(7)) for side in range(SIDES))

@@ -16,8 +16,7 @@ from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.robots import CoordinateConstraint, DeviceModel, LoopConstraint, VelocityConstraint
 from ik_service.solver.given.arrays import host_array
 from ik_service.solver.given.targets import Target, pose_objective
-from ik_service.solver.rows.binding import require_contract
-from ik_service.solver.rows.constraints import constraint_rows
+from ik_service.solver.rows.binding import constraint_rows, require_contract
 from objectives import IKObjective, IKObjectiveDamping, IKObjectivePosture, InputError
 from objectives.expression.expression_objective import ExpressionObjective
 

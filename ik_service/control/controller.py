@@ -19,12 +19,11 @@ from ik_service.control.limits import (
     resolved_limits,
     velocity_and_acceleration,
 )
-from ik_service.control.recorded_ticks import RecordedTicks, record_ticks
 from ik_service.control.result import ControlResult
 from ik_service.control.tick.arrays import TickArrays, TickLaunches
 from ik_service.control.tick.derivatives import TickAnswer, TickDerivatives, tick_derivatives
 from ik_service.control.tick.task import BRAKES, DT, ORIENTATION_TOLERANCE, POSITION_TOLERANCE, ROBOTS, SCALES
-from ik_service.control.tick_islands import TickIslands
+from ik_service.control.tick_islands import RecordedTicks, TickIslands, record_ticks
 from ik_service.errors import EngineError
 from ik_service.kernels.device_lock import DEVICE_LOCK, turn_on
 from ik_service.kernels.kernel_loading import KernelsFor, whom_of

@@ -8,7 +8,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.collision.levers import slides_and_turns
+from ik_service.collision.body_spheres import slides_and_turns
 from ik_service.collision.world import World
 from ik_service.mechanism.configuration import dof_values
 from ik_service.mechanism.coupling import mapped_limits

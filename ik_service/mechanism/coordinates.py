@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ik_service.mechanism.loops import all_of, numbers_of
 from objectives.errors import InputError
-from objectives.tasks.coupling import IKObjectiveCoupling
+from objectives.tasks.loop import IKObjectiveCoupling
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from ik_service.motion.choice import unwound
 from ik_service.motion.metric import FloatArray, JointMetric
 from ik_service.motion.result import PathResult, RateLimits, WaypointAnswers, path_result
 from ik_service.motion.tracks import ANCHORS, EDGES_MAX, choose_tracks, find_tracks
-from ik_service.motion.waypoints import Group, Waypoints
-from ik_service.motion.ways import least_on_ways
+from ik_service.motion.waypoints import Group, Waypoints, least_on_ways
 from ik_service.robots import RobotModel
 from ik_service.solver.given.options import SOLUTIONS_MAX
 from ik_service.solver.lm.status import IKStatus

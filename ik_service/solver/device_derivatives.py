@@ -22,9 +22,17 @@ from ik_service.robots import DeviceModel, JointType
 from ik_service.solver.arrays.partition import Partition
 from ik_service.solver.arrays.parts import DERIVED_ON_DEVICE
 from ik_service.solver.derivatives.linearisation import TWIST
-from ik_service.solver.derivatives.met_targets import LONGEST, SETTLED, STEPS, target_islands
 from ik_service.solver.derivatives.solver_rows import AT_LIMIT
-from ik_service.solver.derivatives.target_motion import LEAST_SHARE, TargetIsland, island_motion, motion_kernel
+from ik_service.solver.derivatives.target_motion import (
+    LEAST_SHARE,
+    LONGEST,
+    SETTLED,
+    STEPS,
+    TargetIsland,
+    island_motion,
+    motion_kernel,
+    target_islands,
+)
 from ik_service.solver.given.targets import Target
 from ik_service.solver.verdict.float64_kinematics import float64_kinematics
 from ik_service.solver.workspace import Workspace

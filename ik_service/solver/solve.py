@@ -21,9 +21,8 @@ from ik_service.solver.arrays.parts import SOLVE_ON_DEVICE
 from ik_service.solver.arrays.pose_targets import PoseTargets
 from ik_service.solver.arrays.problem_arrays import SolveSettings
 from ik_service.solver.compiled import island_launches
-from ik_service.solver.compiled.engine import CompiledEngine
+from ik_service.solver.compiled.engine import CompiledEngine, LoopClosing
 from ik_service.solver.compiled.island_kernels import why_uncovered
-from ik_service.solver.compiled.loop_closing import LoopClosing
 from ik_service.solver.construction import SolverSetup
 from ik_service.solver.deadline import stopped_after
 from ik_service.solver.given.batch import Batch
@@ -33,8 +32,7 @@ from ik_service.solver.given.targets import Target, part_of
 from ik_service.solver.given.worlds import CheckedWorlds
 from ik_service.solver.recorded_launches import NOT_RECORDABLE, PreparedSolve, RecordedLaunches
 from ik_service.solver.result import IKResult, ResultHead, collect_result
-from ik_service.solver.rows.binding import RowKind, release_objective
-from ik_service.solver.rows.constraints import ConstraintRows
+from ik_service.solver.rows.binding import ConstraintRows, RowKind, release_objective
 from ik_service.solver.rows.layout import RowLayout, row_labels
 from ik_service.solver.staged.engine import StagedEngine
 from ik_service.solver.verdict.advice import IslandReport, report_islands

@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 from ik_service.kernels.host_device_array import block_on, copied_together, wait
 from ik_service.kernels.kernel_loading import load_kernels_alone
 from ik_service.robots import DeviceModel
-from ik_service.solver.arrays.best_attempts import BestAttempts, Searches
 from ik_service.solver.arrays.input_kernels import InputArrays
-from ik_service.solver.arrays.limit_arrays import LimitArrays
-from ik_service.solver.arrays.nearest_turn import coordinates_constrained, coordinates_read, find_turns
+from ik_service.solver.arrays.limit_arrays import LimitArrays, coordinates_constrained, coordinates_read, find_turns
 from ik_service.solver.arrays.partition import Partition, discovered_partition
 from ik_service.solver.arrays.parts import SOLVE_IO
-from ik_service.solver.arrays.problem_arrays import Problems, SolveSettings
+from ik_service.solver.arrays.problem_arrays import BestAttempts, Problems, Searches, SolveSettings
 from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.targets import Target
 from ik_service.solver.recorded_launches import PreparedSolve, RecordedLaunches, RecordedStep

@@ -17,7 +17,6 @@ import numpy as np
 
 from objectives.errors import ObjectiveError
 from objectives.expression import Expression, ExpressionGraph, Scalar, evaluate, reachable
-from objectives.expression.derivative import gradient
 from objectives.expression.frame_algebra import (
     Frame,
     QuaternionXYZW,
@@ -28,6 +27,7 @@ from objectives.expression.frame_algebra import (
     subtract,
     vector,
 )
+from objectives.expression.functions import gradient
 from objectives.expression.operation import COMPARISONS, Operation
 
 DECISIONS = {  # operations with two values

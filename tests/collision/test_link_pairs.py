@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ik_service.collision.levers import slides_between
+from ik_service.collision.body_spheres import slides_between
 from ik_service.collision.link_pairs import (
     ADJACENT,
     ALWAYS,

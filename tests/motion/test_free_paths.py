@@ -6,7 +6,7 @@ import pytest
 import ik_service
 from ik_service import IKSolver, SolverOptions
 from ik_service.motion.metric import JointMetric
-from ik_service.motion.ways import RESOLUTION, WayCheck, least_on_ways
+from ik_service.motion.waypoints import RESOLUTION, WayCheck, least_on_ways
 from ik_service.robots import AttachedObject, Box, CollisionModel, DistanceGrid, Sphere, World, load_urdf
 from ik_service.solver.given.worlds import CheckedWorlds
 from ik_service.solver.lm.status import IKStatus

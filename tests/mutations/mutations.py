@@ -211,7 +211,7 @@ MUTATIONS = (
     ),
     Mutation(
         "answers stay on the turn that they were found on",
-        "ik_service/solver/arrays/nearest_turn.py",
+        "ik_service/solver/arrays/limit_arrays.py",
         "turns = wp.clamp(wp.floor(ahead * PER_TURN), least, most)",
         "turns = wp.float64(0.0)",
         TURNS,

@@ -24,7 +24,7 @@ from objectives.expression import (
     step,
     where,
 )
-from objectives.expression.derivative import gradient
+from objectives.expression.functions import gradient
 from objectives.expression.graph import by_index
 from objectives.expression.kernels import invariant_part, straight_line
 from objectives.expression.operation import Operation

@@ -23,7 +23,7 @@ from ik_service.mechanism.transforms import MAX_NUMBER, quaternion_between, quat
 from ik_service.robots.readers.description import MAX_CONSTRAINTS, HingeDescription, ReadConstraints
 from ik_service.robots.readers.xml_reader import MAX_BYTES, shortened
 from objectives.errors import InputError
-from objectives.tasks.coupling import COEFFICIENTS_MOST
+from objectives.tasks.loop import COEFFICIENTS_MOST
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable  # Python 3.11

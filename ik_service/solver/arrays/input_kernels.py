@@ -20,8 +20,8 @@ from ik_service.mechanism.configuration import MIN_QUATERNION_LENGTH
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from ik_service.robots import DeviceModel, JointType
-from ik_service.solver.arrays.best_attempts import Searches, begin_search
 from ik_service.solver.arrays.parts import SOLVE_IO, SOLVE_ON_DEVICE, first_problem
+from ik_service.solver.arrays.problem_arrays import Searches, begin_search
 from ik_service.solver.given.arrays import NUMBER_MAX
 from ik_service.solver.given.targets import Target
 from ik_service.solver.lm.coordinates import StartCoordinates, follow, start_coordinates

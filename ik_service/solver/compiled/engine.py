@@ -1,4 +1,4 @@
-"""The compiled engine: one generated kernel solves one island of each problem.
+"""The compiled engine: one generated kernel solves one island of each problem; and closing of loops in float64.
 
     read -> island kernels -> choice among all attempts, finish in float64 (options) -> verify
 
@@ -18,12 +18,11 @@ import warp as wp
 
 from ik_service.collision.collision_data import CollisionData
 from ik_service.errors import EngineError
-from ik_service.kernels.host_device_array import HostDeviceArray
+from ik_service.kernels.host_device_array import HostDeviceArray, wait
 from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, load_kernels, load_kernels_alone
-from ik_service.solver.arrays.best_attempts import BestAttempts, Searches, mark_deadline
-from ik_service.solver.arrays.partition import Partition, common_partition
+from ik_service.solver.arrays.partition import Partition, common_partition, host_partition
 from ik_service.solver.arrays.parts import SOLVE_EXTRAS, SOLVE_IO, first_problem
-from ik_service.solver.arrays.problem_arrays import Problems, SolveSettings
+from ik_service.solver.arrays.problem_arrays import BestAttempts, Problems, Searches, SolveSettings, mark_deadline
 from ik_service.solver.compiled.island_kernels import IslandKernels
 from ik_service.solver.compiled.island_launches import launches_on
 from ik_service.solver.compiled.solutions import ROUND_SEEDS, SolutionSelection
@@ -31,9 +30,9 @@ from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.lm.codes import MAX_ITERATIONS, NO_TARGET, STOP
 from ik_service.solver.recorded_launches import NOT_RECORDABLE, PreparedSolve, RecordedLaunches, RecordedStep
 from ik_service.solver.recording import PartLaunches, Recording, per_problem
-from ik_service.solver.rows.binding import is_robot_constraint
+from ik_service.solver.rows.binding import RowKind, is_robot_constraint
 from ik_service.solver.rows.layout import RowLayout
-from ik_service.solver.rows.weights import RowWeights
+from ik_service.solver.rows.weights import RowWeights, TargetWeights
 from ik_service.solver.workspace import Workspace
 
 PLANS_MAX = 16  # partitions kept with their launches
@@ -337,3 +336,34 @@ def _widen(
 
 def _joined(records: Sequence[_Record]) -> _Record:
     return lambda part, parts: PartLaunches.joined([record(part, parts) for record in records])
+
+
+class LoopClosing:
+    """Closes the loops of answers in float64, by rows of loops alone.
+
+    The step is the compiled engine's: the least step that lowers the rows; joints outside all loops stay.
+    """
+
+    def __init__(self, layout: RowLayout, *, hard_limits: bool) -> None:
+        self._layout = layout.of_kind(RowKind.CONSTRAINT)
+        self._device = layout.rows.model.device
+        self._kernels = IslandKernels(self._layout, launches_on(self._device), hard_limits=hard_limits)
+        self._weights = TargetWeights([], 1.0)
+        self._joint_q: HostDeviceArray | None = None
+
+    def close(self, work: Workspace, count: int) -> HostDeviceArray:
+        """Return the best attempts of a solve in float64, with loops closed as far as possible from there."""
+        problems, kernels = work.problems, self._kernels
+        shape = problems.best.joint_q.shape
+        if self._joint_q is None or self._joint_q.device.shape != shape:
+            self._joint_q = HostDeviceArray(shape, wp.float64, self._device)
+        weights = self._weights.with_objectives(b"", self._layout.rows.objectives, count)
+        partition = host_partition(weights, self._layout.incidence, self._device)
+        tasks = kernels.finish_tasks(problems, work.inputs, partition, count, self._joint_q.device, is_verdict=False)
+        modules = dict(block for one, _ in tasks for block in one.blocks().items())
+        load_kernels(modules | {SOLVE_EXTRAS: LAUNCH_BLOCK}, self._device)
+        record = partial(kernels.launches.record, kernels.launches.size(count, 1), tasks)
+        launches = [record_widening(problems, self._joint_q.device, 0, 1), record(0, 1)]
+        PartLaunches.joined(launches).run(count)
+        wait(self._device)
+        return self._joint_q

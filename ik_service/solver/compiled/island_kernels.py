@@ -32,11 +32,10 @@ from ik_service.compiler import (
 )
 from ik_service.errors import EngineError
 from ik_service.linear_solve import find_islands
-from ik_service.solver.arrays.best_attempts import BestAttempts, allocate_attempts
 from ik_service.solver.arrays.input_kernels import InputArrays
 from ik_service.solver.arrays.limit_arrays import LimitArrays
 from ik_service.solver.arrays.partition import Partition, groups
-from ik_service.solver.arrays.problem_arrays import Problems
+from ik_service.solver.arrays.problem_arrays import BestAttempts, Problems, allocate_attempts
 from ik_service.solver.compiled.island_launches import (
     IslandKernel,
     IslandWork,

@@ -12,7 +12,7 @@ from ik_service.compiler import IslandProgram, Precision, coordinate_names
 from ik_service.kernels import typed_warp
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.robots import DeviceModel
-from ik_service.solver.arrays.best_attempts import BestAttempts, Searches
+from ik_service.solver.arrays.problem_arrays import BestAttempts, Searches
 from ik_service.solver.lm.codes import KEEP_ALL, SEEDS, STOP, TRIES_ALL
 from ik_service.solver.lm.coordinates import follower_dofs, follower_table
 from ik_service.solver.lm.ranking import (

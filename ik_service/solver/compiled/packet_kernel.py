@@ -20,8 +20,8 @@ import warp as wp
 from ik_service.collision.clearance import ClearanceSize
 from ik_service.compiler import IterationSource
 from ik_service.kernels.typed_warp import reference_to
-from ik_service.solver.arrays.best_attempts import begin_search
 from ik_service.solver.arrays.parts import first_place
+from ik_service.solver.arrays.problem_arrays import begin_search
 from ik_service.solver.compiled.attempt import AttemptFunctions
 from ik_service.solver.compiled.island_task import IslandTask, TaskRef, end_round, needs_attempt
 from ik_service.solver.compiled.iteration import called_iteration, cpu_options

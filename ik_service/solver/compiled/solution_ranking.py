@@ -8,7 +8,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel, JointType
-from ik_service.solver.arrays.best_attempts import BestAttempts
+from ik_service.solver.arrays.problem_arrays import BestAttempts
 from ik_service.solver.lm.codes import NO_TARGET
 from ik_service.solver.lm.ranking import IMPRECISE, IN_CONTACT, UNRANKED
 from ik_service.solver.lm.termination import is_minimum

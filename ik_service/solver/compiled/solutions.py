@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from ik_service.kernels.host_device_array import HostDeviceArray
 from ik_service.mechanism.coupling import complete_joint_q
 from ik_service.robots import DeviceModel
-from ik_service.solver.arrays.best_attempts import BestAttempts, Searches, allocate_attempts
-from ik_service.solver.arrays.nearest_turn import Turns, turn_towards_start
+from ik_service.solver.arrays.limit_arrays import Turns, turn_towards_start
 from ik_service.solver.arrays.partition import Partition
 from ik_service.solver.arrays.parts import SOLVE_EXTRAS, first_problem
-from ik_service.solver.arrays.problem_arrays import Problems
+from ik_service.solver.arrays.problem_arrays import BestAttempts, Problems, Searches, allocate_attempts
 from ik_service.solver.compiled.solution_ranking import (
     NO_SEED,
     ORDERS,

@@ -12,7 +12,7 @@ import warp as wp
 
 from ik_service.kinematics.device_kinematics import turned
 from ik_service.linear_solve import Equations, Islands, eliminate, predict_decrease
-from ik_service.solver.arrays.best_attempts import BestAttempts
+from ik_service.solver.arrays.problem_arrays import BestAttempts
 from ik_service.solver.lm.codes import CANCELLED, INVALID, ITERATIONS, NO_TARGET, RUNNING, STALLED
 from ik_service.solver.lm.coordinates import Coordinates, follow, is_at_bound
 from ik_service.solver.lm.damping import (
@@ -34,7 +34,7 @@ from ik_service.solver.lm.termination import (
     squared_cosine,
 )
 from ik_service.solver.rows.binding import CONSTRAINT_ROW, TARGET_ROW
-from ik_service.solver.rows.priorities import STAGE, STAGE_STEPS, Priorities, first_row_scale, yielding_scale
+from ik_service.solver.rows.weights import STAGE, STAGE_STEPS, Priorities, first_row_scale, yielding_scale
 from ik_service.solver.staged.attempts import Slots
 
 

@@ -18,7 +18,7 @@ import warp as wp
 
 from ik_service.kinematics.device_kinematics import turned
 from ik_service.linear_solve import Islands, zeroed
-from ik_service.solver.arrays.best_attempts import BestAttempts, mark_deadline
+from ik_service.solver.arrays.problem_arrays import BestAttempts, mark_deadline
 from ik_service.solver.lm.codes import (
     CONVERGED,
     FIRST_FAILURE,
@@ -37,7 +37,7 @@ from ik_service.solver.lm.coordinates import Coordinates, follow
 from ik_service.solver.lm.damping import FACTOR_MAX_STAGED, FACTOR_UP
 from ik_service.solver.lm.ranking import attempt_rank, contact_rank, may_still_win
 from ik_service.solver.lm.seeds import ASIDE, SeedRanges, seed_value
-from ik_service.solver.rows.priorities import STAGE, STAGE_STEPS
+from ik_service.solver.rows.weights import STAGE, STAGE_STEPS
 
 STEPS_ASIDE = wp.constant(2)  # value of `fresh` for an attempt to continue from a point beside
 

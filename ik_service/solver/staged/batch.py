@@ -22,7 +22,7 @@ from ik_service.solver.lm.seeds import seed_ranges
 from ik_service.solver.rows.binding import RowKind, has_row_tolerances, is_constraint
 from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
 from ik_service.solver.rows.layout import Support
-from ik_service.solver.rows.priorities import scale_jacobian, scale_residuals
+from ik_service.solver.rows.weights import scale_jacobian, scale_residuals
 from ik_service.solver.staged.assessment import accept, assess, propose
 from ik_service.solver.staged.attempts import collect, idle_slots, mark_stopped, rank_ended, refill, write_seeds
 from ik_service.solver.staged.hook_checks import check_jacobians, compute_on_host

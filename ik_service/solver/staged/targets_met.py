@@ -16,7 +16,7 @@ from ik_service.compiler import cpu_target
 from ik_service.linear_solve import Islands
 from ik_service.solver.lm.codes import CONVERGED, NO_TARGET
 from ik_service.solver.lm.ranking import chord_angle, is_within
-from ik_service.solver.rows.priorities import Priorities, row_scale, scale_in_slot
+from ik_service.solver.rows.weights import Priorities, row_scale, scale_in_slot
 from ik_service.solver.staged.attempts import Slots
 
 

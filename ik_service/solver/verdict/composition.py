@@ -4,8 +4,8 @@ import typing
 
 import warp as wp
 
-from ik_service.solver.arrays.best_attempts import BestAttempts, Searches
 from ik_service.solver.arrays.parts import SOLVE_IO, first_problem
+from ik_service.solver.arrays.problem_arrays import BestAttempts, Searches
 from ik_service.solver.lm.codes import (
     BLOCKED_BY_LIMITS,
     CONVERGED,

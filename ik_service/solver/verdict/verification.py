@@ -22,7 +22,7 @@ from ik_service.mechanism.transforms import identity_transform
 from ik_service.result_schema import DEVICE_COLUMNS, DEVICE_ISLAND_COLUMNS, Column
 from ik_service.robots import DeviceModel
 from ik_service.solver.arrays.input_kernels import InputArrays, roomy_array
-from ik_service.solver.arrays.nearest_turn import Turns, turn_towards_start
+from ik_service.solver.arrays.limit_arrays import Turns, turn_towards_start
 from ik_service.solver.arrays.partition import Partition
 from ik_service.solver.arrays.parts import SOLVE_IO, first_problem
 from ik_service.solver.given.options import SolverOptions

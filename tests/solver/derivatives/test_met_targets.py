@@ -7,9 +7,9 @@ from benchmarks.accuracy.minima import Minima, differences
 from ik_service import SolverOptions, Target, load_robot
 from ik_service.mechanism.transforms import quaternion_exp, quaternion_multiply, transform_inverse, transform_multiply
 from ik_service.solver.derivatives import linearise as linearise_module
-from ik_service.solver.derivatives import met_targets, target_motion
+from ik_service.solver.derivatives import target_motion
 from ik_service.solver.derivatives.linearisation import DofState, Linearisation
-from ik_service.solver.derivatives.met_targets import linearise_met
+from ik_service.solver.derivatives.target_motion import linearise_met
 from objectives import IKObjectivePosture, InputError
 from objectives.tasks.frame_objective import OFFSET
 from tests.solver.conftest import bare_robot, cpu_solver
@@ -136,7 +136,7 @@ def test_large_islands_are_left_to_the_general_way(panda, monkeypatch):
     start, solver = panda.random_joint_q(np.random.default_rng(0), 2), cpu_solver(panda, HAND)
     values = values_at(panda, HAND, start)
     expected = derived(solver, values, start)
-    monkeypatch.setattr(met_targets, "MOST_DOFS", 6)
+    monkeypatch.setattr(target_motion, "MOST_DOFS", 6)
     monkeypatch.setattr(target_motion, "launch", None)
     np.testing.assert_allclose(derived(solver, values, start).by_targets, expected.by_targets, atol=1e-7)
 

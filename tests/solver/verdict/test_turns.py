@@ -7,7 +7,7 @@ import pytest
 
 from ik_service import SolverOptions
 from ik_service.robots import load_urdf
-from ik_service.solver.arrays.nearest_turn import coordinates_read
+from ik_service.solver.arrays.limit_arrays import coordinates_read
 from objectives import IKObjectivePosture
 from tests.solver.conftest import Reachable, bare_robot, cpu_solver, inside_limits
 from tests.solver.quick_objective import QuickObjective
