@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import warp as wp
 
@@ -21,7 +21,7 @@ from ik_service.ik_solver import IKSolver
 from ik_service.robots import RobotModel, World
 from ik_service.solver.arrays.parts import SOLVE_IO
 from ik_service.solver.lm.status import IKStatus
-from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
+from ik_service.solver.recorded_launches import RecordedStep
 from objectives import InputError
 
 TAG = "@tag@"  # placeholder in the source for the hash of the source
@@ -103,26 +103,7 @@ class Export:
             raise InputError(f"Cannot write to '{folder}': {error.strerror}.") from error
 
 
-class ExportedFunction(Protocol):
-    """An exported C function with its companions."""
-
-    name: str  # part of the names of its kernels
-    recorded: RecordedLaunches  # its launches
-    objects: tuple[str, ...]  # names of its objects
-    prologue: str  # text before all includes of the source
-    example: tuple[str, str, str]  # template of the example program, its name, and the name of its data file
-    advice: str  # notes for the README, as a list
-
-    def object_of(self, kernel: wp.Kernel) -> str:
-        """Return the name of the object of a kernel."""
-
-    def texts(self, symbols: Mapping[wp.Kernel, str], layout: CLayout, constants: Constants) -> tuple[str, str]:
-        """Return its part of the header, and its source without the declarations of structs and constants."""
-
-    def example_data(self) -> bytes:
-        """Return the data file of the example program."""
-
-
+ExportedFunction: TypeAlias = SolveEntry | TickEntry
 Functions: TypeAlias = Sequence[ExportedFunction]
 
 

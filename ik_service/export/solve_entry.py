@@ -16,7 +16,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.export.call_frame import CallFrame, FrameArray, indented
-from ik_service.export.structs import CLayout, filled
+from ik_service.export.structs import SCALARS, CLayout, filled
 from ik_service.export.values import Constants, c_comment, c_scalar
 from ik_service.ik_solver import IKSolver
 from ik_service.result_schema import RESULT_COLUMNS, Column
@@ -28,6 +28,7 @@ from ik_service.solver.given.arrays import NUMBER_MAX
 from ik_service.solver.given.options import ITERATIONS_MAX, SEEDS_MAX
 from ik_service.solver.lm import codes
 from ik_service.solver.recorded_launches import RecordedLaunches
+from ik_service.solver.verdict.verification import WARP_TYPES
 
 ENDS = ("lower", "upper")
 MEMBERS = ["size_t limit_lines;"]  # members of the frame besides arrays
@@ -97,14 +98,7 @@ def _filled(values: NDArray[Any]) -> "wp.array[Any]":
 
 
 EXAMPLE_SEED = 0
-C_TYPES = {
-    "precision": "float",
-    "status": "int8_t",
-    "bool": "uint8_t",
-    "int32": "int32_t",
-    "float32": "float",
-    "float64": "double",
-}
+C_TYPES = {name: SCALARS[kind] for name, kind in WARP_TYPES.items()}
 """C types of results. All except `joint_q` may be NULL."""
 SOLVE_SETTINGS = (
     *("PROBLEM_COUNT", "SEEDS", "ITERATIONS", "HAS_START", "RANDOM_SEED", "KEEP_ALL", "FIRST_FAILURE", "STOP"),

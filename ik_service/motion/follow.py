@@ -41,7 +41,7 @@ def followed(
     if start is not None:  # searches begin anywhere, but with locked joints as in the start
         elsewhere = np.where(robot.trees.coordinate_treeid >= 0, robot.mid_joint_q, start)
         search_start = None if np.array_equal(elsewhere, robot.mid_joint_q) else elsewhere
-    found = waypoints.solve(waypoints.problems._replace(start=search_start), options)
+    found = waypoints.solve(waypoints.problems._replace(start=search_start), options, None)
     if found is None:
         return None
     waypoints = replace(waypoints, options=replace(options, seeds=1)).grouped(found)

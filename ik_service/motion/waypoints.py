@@ -6,7 +6,7 @@ clearance on the way; if the bound is too loose, the way is bisected, recursivel
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,11 +74,8 @@ def least_on_ways(
         ends = np.concatenate([np.stack([ends[0], between]), np.stack([between, ends[1]])], axis=1)
 
 
-class Solve(Protocol):
-    """Solver of problems in the robot's own order."""
-
-    def __call__(self, batch: Batch, options: SolverOptions, judged: FloatArray | None = None) -> IKResult | None:
-        """Solve problems, or judge configurations [n, coordinates]; None for faulty numbers."""
+Solve: TypeAlias = Callable[[Batch, SolverOptions, FloatArray | None], IKResult | None]
+"""Solves problems in the robot's own order, or judges configurations [n, coordinates]; None for faulty numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +104,7 @@ class Waypoints:
 
     def solved(self, which: NDArray[np.intp], start: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Solve waypoints, each from its own start only; give configurations and successful groups, [n, groups]."""
-        result = self.solve(self.problems.part(which)._replace(start=start), self.options)
+        result = self.solve(self.problems.part(which)._replace(start=start), self.options, None)
         assert result is not None  # the numbers are checked before
         return result.joint_q, self.successes(result)
 

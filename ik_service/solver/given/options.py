@@ -1,6 +1,7 @@
 """Options of the solver: budgets, tolerances, joint limits and Jacobians. Checked when made."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from numbers import Integral, Real
@@ -23,25 +24,7 @@ SEARCH_ITERATIONS = 40  # of an attempt; fewer iterations give fewer seeds
 SEEDS_MAX = 4096
 ATTEMPTS_MAX = 2**31 - 1  # of a solve: they are numbered in 32 bits
 ITERATIONS_MAX = 10_000
-PER_SOLVE = (
-    "seeds",
-    "max_iterations",
-    "position_tolerance",
-    "orientation_tolerance",
-    "deadline_s",
-    "random_seed",
-    "sampler",
-    "noise_std",
-    "best_of",
-    "approximate",
-    "solutions",
-    "solution_difference",
-    "precision",
-    "collision",
-    "margin",
-    "repair",
-    "sensitivity",
-)
+OF_SOLVER = ("joint_limits", "jacobian_mode", "candidates", "check_jacobians", "use_graph")  # fixed with the solver
 CANDIDATES_MAX = 8
 SOLUTIONS_MAX = 256
 
@@ -139,34 +122,27 @@ class SolverOptions:
         if self.deadline_s is not None:
             _check_tolerance("deadline_s", self.deadline_s)
         _check_integer("random_seed", self.random_seed, 0, 2**32 - 1)
-        if self.sampler not in SAMPLERS:
-            raise InputError(f"Option sampler is {self.sampler!r}. Allowed: {', '.join(map(repr, SAMPLERS))}.")
+        _check_choice("sampler", self.sampler, tuple(SAMPLERS))
         _check_tolerance("noise_std", self.noise_std)
         _check_integer("candidates", self.candidates, 1, CANDIDATES_MAX)
         _check_tolerance("position_tolerance", self.position_tolerance)
         _check_tolerance("orientation_tolerance", self.orientation_tolerance)
         _check_integer("solutions", self.solutions, 1, SOLUTIONS_MAX)
         _check_tolerance("solution_difference", self.solution_difference)
-        if self.best_of not in (None, "cost", "nearest", "clearance"):
-            raise InputError(f"Option best_of is {self.best_of!r}. Allowed: None, 'cost', 'nearest', 'clearance'.")
-        if self.approximate not in (None, "nearest"):
-            raise InputError(f"Option approximate is {self.approximate!r}. Allowed: None, 'nearest'.")
-        if self.precision not in ("float32", "float64"):
-            raise InputError(f"Option precision is {self.precision!r}. Allowed: 'float32', 'float64'.")
-        if self.collision not in (None, "self", "world", "off"):
-            raise InputError(f"Option collision is {self.collision!r}. Allowed: None, 'self', 'world', 'off'.")
+        _check_choice("best_of", self.best_of, (None, "cost", "nearest", "clearance"))
+        _check_choice("approximate", self.approximate, (None, "nearest"))
+        _check_choice("precision", self.precision, ("float32", "float64"))
+        _check_choice("collision", self.collision, (None, "self", "world", "off"))
         if isinstance(self.margin, bool) or not isinstance(self.margin, Real) or not 0.0 <= float(self.margin) < 1e6:
             raise InputError(f"Option margin is {self.margin!r}. Allowed: a number from 0 to 1e6 m.")
-        if self.sensitivity not in (None, "target"):
-            raise InputError(f"Option sensitivity is {self.sensitivity!r}. Allowed: None, 'target'.")
+        _check_choice("sensitivity", self.sensitivity, (None, "target"))
         if self.precision == "float64" and self.solutions > 1:
             raise InputError(
                 "Option precision='float64' gives one solution. Use solutions=1, or solve again from each."
             )
         if self.repair and self.solutions > 1:
             raise InputError("Option repair is for one solution of each problem. Use solutions=1.")
-        if self.joint_limits not in ("hard", "soft", "off"):
-            raise InputError(f"Option joint_limits is {self.joint_limits!r}. Allowed: 'hard', 'soft', 'off'.")
+        _check_choice("joint_limits", self.joint_limits, ("hard", "soft", "off"))
         self.jacobian_type()
         for name in ("repair", "check_jacobians", "use_graph"):
             if not isinstance(getattr(self, name), bool):
@@ -233,11 +209,6 @@ class SolverOptions:
         position = max(self.position_tolerance, PRECISE_POSITION * length_unit)
         return position, max(self.orientation_tolerance, PRECISE_ORIENTATION)
 
-    def changes_from(self, other: "SolverOptions") -> dict[str, object]:
-        """Return the options that differ from others, by name."""
-        names = [field.name for field in fields(self)]
-        return {name: getattr(self, name) for name in names if getattr(self, name) != getattr(other, name)}
-
     def of_solve(self, changes: "dict[str, object] | SolverOptions | None") -> "SolverOptions":
         """Return the options of one solve: these options with changes.
 
@@ -250,10 +221,10 @@ class SolverOptions:
         if changes is None:
             return self
         if isinstance(changes, SolverOptions):
-            fixed = [field.name for field in fields(self) if field.name not in PER_SOLVE]
-            if all(getattr(changes, name) == getattr(self, name) for name in fixed):
+            if all(getattr(changes, name) == getattr(self, name) for name in OF_SOLVER):
                 return changes
-            changes = changes.changes_from(self)
+            given, names = changes, [field.name for field in fields(self)]
+            changes = {name: getattr(given, name) for name in names if getattr(given, name) != getattr(self, name)}
         if not isinstance(changes, dict):
             raise InputError(f"options is {changes!r}. Allowed: a dict of option names and values, or SolverOptions.")
         try:
@@ -288,9 +259,15 @@ def _of_solve(options: SolverOptions, changes: tuple[tuple[str, type, Any], ...]
     """
     merged = options.merged({name: value for name, _, value in changes})
     for name, _, _ in changes:
-        if name not in PER_SOLVE:
-            raise InputError(f"Option {name!r} is fixed when the solver is made. Per solve: {PER_SOLVE}.")
+        if name in OF_SOLVER:
+            others = tuple(field.name for field in fields(options) if field.name not in OF_SOLVER)
+            raise InputError(f"Option {name!r} is fixed when the solver is made. Per solve: {others}.")
     return merged
+
+
+def _check_choice(name: str, value: object, allowed: Sequence[object]) -> None:
+    if value not in allowed:
+        raise InputError(f"Option {name} is {value!r}. Allowed: {', '.join(map(repr, allowed))}.")
 
 
 def _check_integer(name: str, value: object, least: int, most: int) -> None:

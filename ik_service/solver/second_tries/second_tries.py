@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,14 @@ from ik_service.solver.rows.binding import is_secondary
 from ik_service.solver.second_tries.collision_repair import CollisionRepair
 from ik_service.solver.second_tries.free_combinations import FreeCombinations
 from ik_service.solver.second_tries.opened_loops import OpenedLoops
-from ik_service.solver.second_tries.targets_alone import SecondTry, TargetsAlone, TargetSolve
+from ik_service.solver.second_tries.targets_alone import TargetsAlone, TargetSolve
 from ik_service.solver.solve import SolverCore
 from objectives import IKObjective
 from objectives.expression.expression_objective import ExpressionObjective
+
+SecondTry: TypeAlias = FreeCombinations | TargetsAlone | CollisionRepair
+"""A search for answers of one solver's problems with some statuses; the solver verifies the answers by a whole solve,
+under the options of the solve without its deadline."""
 
 
 class SecondTries:

@@ -9,7 +9,7 @@ minimum.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,28 +28,8 @@ FoundAnswers: TypeAlias = tuple[NDArray[Any], NDArray[np.bool_]]
 """Configurations [problems, joint_coord_count], and for which problems one has been found."""
 
 
-class SecondTry(Protocol):
-    """A search for answers of one solver's problems. The solver verifies the answers."""
-
-    statuses: tuple[IKStatus, ...]  # statuses of problems with possible help
-
-    def can_help(self, result: IKResult, batch: Batch) -> NDArray[np.bool_]:
-        """Return the problems of a solve with something to search for, whatever their status."""
-
-    def search(self, batch: Batch, time_left: TimeLeft, joint_q: NDArray[Any]) -> FoundAnswers:
-        """Return answers of problems whose solve ended at `joint_q`."""
-        # `time_left` returns the options of this solve, with the remaining time as deadline
-
-    def judging(self, batch: Batch, chosen: NDArray[Any], options: SolverOptions) -> tuple[Batch, SolverOptions]:
-        """Return the solve that verifies chosen configurations, under the options of the solve without its deadline."""
-        # A whole solve; its own answers are discarded, its record of attempts is its own
-
-
-class TargetSolve(Protocol):
-    """Solver of targets without further rows, in the robot's own order of coordinates."""
-
-    def __call__(self, targets: tuple[Target, ...], batch: Batch, options: SolverOptions) -> IKResult | None:
-        """Return answers to targets with their present data; None where a number is faulty."""
+TargetSolve: TypeAlias = Callable[[tuple[Target, ...], Batch, SolverOptions], IKResult | None]
+"""Solves targets without further rows, in the robot's own order of coordinates; None where a number is faulty."""
 
 
 class TargetsAlone:
