@@ -153,7 +153,14 @@ def _make(robot: KinematicRobot, device: wp.Device) -> DeviceModel:
     coordinate = robot.dof_coordinate[robot.active_dof]
     own = coordinate >= 0
     mid_joint_q[coordinate[own]] = np.clip(mid_joint_q[coordinate[own]], active_lower[own], active_upper[own])
-    floats = {name: getattr(robot, name) for name in _FLOAT_FIELDS} | {
+    first_joints = np.flatnonzero(robot.joint_parent < 0)  # an articulation begins at each child joint of the world
+    changed = {
+        "joint_type": np.array([_NEWTON_TYPES[JointType(kind)] for kind in robot.joint_type], dtype=np.int32),
+        "joint_kind": robot.joint_type,
+        "articulation_start": np.append(first_joints, robot.joint_count),
+        "joint_X_c": np.tile(identity_transform(), (robot.joint_count, 1)),
+        "body_com": _body_com(robot),
+        "body_q": robot.body_poses(robot.mid_joint_q)[0],
         "joint_limit_lower": lower,
         "joint_limit_upper": upper,
         "active_limit_lower": active_lower,
@@ -161,18 +168,10 @@ def _make(robot: KinematicRobot, device: wp.Device) -> DeviceModel:
         "mid_joint_q": mid_joint_q,
         "joint_q": mid_joint_q,
     }
-    first_joints = np.flatnonzero(robot.joint_parent < 0)  # an articulation begins at each child joint of the world
-    integers = {name: getattr(robot, name) for name in _INT_FIELDS} | {
-        "joint_type": np.array([_NEWTON_TYPES[JointType(kind)] for kind in robot.joint_type], dtype=np.int32),
-        "joint_kind": robot.joint_type,
-        "articulation_start": np.append(first_joints, robot.joint_count),
-    }
-    transforms = {"joint_X_p": robot.joint_X_p, "body_q": robot.body_poses(robot.mid_joint_q)[0]}
-    transforms["joint_X_c"] = np.tile(identity_transform(), (robot.joint_count, 1))
-    vectors = {"joint_axis": robot.joint_axis, "body_com": _body_com(robot)}
-    values = ((wp.int32, integers), (wp.float32, floats), (wp.transform, transforms), (wp.vec3, vectors))
     arrays: dict[str, Any] = {
-        name: wp.array(numbers, dtype=dtype, device=device) for dtype, own in values for name, numbers in own.items()
+        name: wp.array(changed[name] if name in changed else getattr(robot, name), dtype=kind.dtype, device=device)
+        for name, kind in DeviceModel.__annotations__.items()
+        if wp.types.is_array(kind)
     }
     return DeviceModel(robot=robot, device=device, **arrays)
 
@@ -193,17 +192,3 @@ _NEWTON_TYPES = {
     JointType.FLOATING: IKJointType.FREE,
     JointType.BALL: IKJointType.BALL,
 }
-_INT_FIELDS = (
-    "joint_parent",
-    "joint_child",
-    "joint_ancestor",
-    "joint_articulation",
-    "joint_q_start",
-    "joint_qd_start",
-    "joint_dof_dim",
-    "dof_coordinate",
-    "dof_leader",
-    "dof_active",
-    "active_dof",
-)
-_FLOAT_FIELDS = ("joint_velocity_limit", "joint_effort_limit", "dof_multiplier", "dof_offset")
