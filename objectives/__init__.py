@@ -4,8 +4,13 @@ from objectives.checking.jacobian_check import check
 from objectives.errors import IKError, InputError, ObjectiveError, UnknownNameError
 from objectives.model import IKJointType, IKModel
 from objectives.objective import IKJacobianType, IKObjective
-from objectives.tasks.center_of_mass import IKObjectiveCenterOfMass
-from objectives.tasks.geometry import IKObjectiveAxisAlign, IKObjectiveLine, IKObjectiveLookAt, IKObjectivePlane
+from objectives.tasks.geometry import (
+    IKObjectiveAxisAlign,
+    IKObjectiveCenterOfMass,
+    IKObjectiveLine,
+    IKObjectiveLookAt,
+    IKObjectivePlane,
+)
 from objectives.tasks.joints import (
     IKObjectiveDamping,
     IKObjectiveJointCentering,

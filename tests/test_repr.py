@@ -7,7 +7,7 @@ import ik_service
 from ik_service.client import ForwardResult, SolveResult
 from ik_service.control import IKController
 from ik_service.export import Export
-from ik_service.export.structs import CLayout
+from ik_service.export.values import CLayout
 from objectives import InputError
 
 LINE = 200  # characters that a line may have

@@ -12,12 +12,11 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.collision.sphere_arrays import CollisionSpheres
-from ik_service.collision.world_arrays import CollisionWorlds, ObjectKind
+from ik_service.collision.arrays import CollisionSpheres, CollisionWorlds, ObjectKind
 from ik_service.compiler import Lanes, function_lines
 from ik_service.mechanism.joint_type import JointType
 from ik_service.template_files import TemplateFolder
-from objectives.expression.operation import Operation
+from objectives.expression.graph import Operation
 
 JOINT_TYPES = ("PRISMATIC", "REVOLUTE", "CONTINUOUS", "PLANAR", "FLOATING")
 TEMPLATES = TemplateFolder("ik_service.collision")

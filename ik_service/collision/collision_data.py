@@ -10,11 +10,10 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from ik_service.collision.arrays import CollisionWorlds, SphereArrays, WorldLines, world_bits, world_lines
 from ik_service.collision.body_spheres import with_attached
 from ik_service.collision.clearance import ClearanceSize
-from ik_service.collision.sphere_arrays import SphereArrays, world_bits
 from ik_service.collision.world import MAX_ATTACHED, MAX_ATTACHED_SPHERES, AttachedObject, World
-from ik_service.collision.world_arrays import CollisionWorlds, WorldLines, world_lines
 from ik_service.compiler import Lanes
 from ik_service.kernels.host_device_array import HostDeviceArray
 from ik_service.mechanism.device_model import DeviceModel

@@ -2,13 +2,20 @@
 
 from ik_service.compiler.build import ATTEMPT_SLACK, build_program
 from ik_service.compiler.code.elimination import Elimination, StepSpace
-from ik_service.compiler.code.functions import function_lines
+from ik_service.compiler.code.functions import function_lines, packet, statements
 from ik_service.compiler.code.iteration import IterationSource
 from ik_service.compiler.code.lanes import CpuTarget, Lanes, Precision, cpu_target, portable_target
 from ik_service.compiler.code.measure import MeasureSource
-from ik_service.compiler.code.stages import SECONDARY_STAGE, SECONDARY_STAGE_STEPS, stage_range
-from ik_service.compiler.code.state import NOT_EVALUATED, Damping, LaneState, coordinate_names, error_outputs
-from ik_service.compiler.code.statements import packet, statements
+from ik_service.compiler.code.state import (
+    NOT_EVALUATED,
+    SECONDARY_STAGE,
+    SECONDARY_STAGE_STEPS,
+    Damping,
+    LaneState,
+    coordinate_names,
+    error_outputs,
+    stage_range,
+)
 from ik_service.compiler.half_angle import FLOAT32_ERROR, FLOAT64_ERROR
 from ik_service.compiler.island_program import (
     FIXED,

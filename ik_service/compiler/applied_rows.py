@@ -1,19 +1,41 @@
-"""Row groups of the objectives applied to elements of a robot: rows of an island, their symbols and derivatives."""
+"""Row groups of the objectives applied to elements of a robot: rows of an island, their symbols and derivatives.
 
-from collections.abc import Iterator, Sequence
+A group is stated in a graph of its own; its expressions are rebuilt in the graph of the island.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ik_service.compiler.chain import Chain, compose, constants, coordinate, quaternion_coordinate
 from ik_service.compiler.island_program import NO_OBJECTIVE, SECONDARY, TERTIARY, DataInput, StatedObjective, total
-from ik_service.compiler.transplant import transplant
 from ik_service.mechanism.kinematic_robot import KinematicRobot
-from objectives.expression import Expression, ExpressionGraph, Scalar
+from objectives.expression import Expression, ExpressionGraph, Scalar, functions, reachable
 from objectives.expression.element_table import Element
 from objectives.expression.frame_algebra import Frame
+from objectives.expression.graph import RULES, Operation
 from objectives.expression.rows import ROW_WEIGHTS, WEIGHT, RowGroup, state_rows
 from objectives.robot_indices import BodyFrame
+
+
+def transplant(outputs: Sequence[Expression], values: Mapping[str, Scalar], graph: ExpressionGraph) -> list[Expression]:
+    """Rebuild expressions in `graph`, one per output, with constants folded.
+
+    `values` has an expression of `graph` or a number for each variable.
+    """
+    zero = graph.constant(0.0)
+    made: dict[Expression, Expression] = {}
+    for node in reachable(outputs):
+        if node.operation is Operation.VARIABLE:
+            result: Scalar = values[node.name]
+        elif node.value is not None:
+            result = node.value
+        else:
+            apply = RULES.get(node.operation) or getattr(functions, node.operation.value)  # named like the operation
+            result = apply(*(made[operand] for operand in node.operands))
+        made[node] = zero + result
+    return [made[output] for output in outputs]
 
 
 @dataclass(frozen=True)

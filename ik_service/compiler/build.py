@@ -7,7 +7,15 @@ Jacobian columns -> J'J (lower triangle), J'r, |r|^2, and errors of the pose tar
 
 from collections.abc import Callable, Sequence
 
-from ik_service.compiler.applied_rows import AppliedGroup, IslandScope, applied_groups, bind, body_of, jacobian_row
+from ik_service.compiler.applied_rows import (
+    AppliedGroup,
+    IslandScope,
+    applied_groups,
+    bind,
+    body_of,
+    jacobian_row,
+    transplant,
+)
 from ik_service.compiler.chain import build_chain, fixed_name
 from ik_service.compiler.island_program import (
     FIXED,
@@ -24,7 +32,6 @@ from ik_service.compiler.island_program import (
     total,
 )
 from ik_service.compiler.row_loops import split_loops
-from ik_service.compiler.transplant import transplant
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from objectives.expression import Expression, ExpressionGraph, Scalar, maximum

@@ -12,10 +12,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from ik_service.compiler.applied_rows import AppliedGroup, IslandScope, body_of, moving_dofs
+from ik_service.compiler.applied_rows import AppliedGroup, IslandScope, body_of, moving_dofs, transplant
 from ik_service.compiler.chain import ORIGIN, compose, constants
 from ik_service.compiler.island_program import DataInput, IslandSignature, LoopKind, RowLoop
-from ik_service.compiler.transplant import transplant
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from objectives.expression import Expression, ExpressionGraph, Scalar
 from objectives.expression.frame_algebra import (

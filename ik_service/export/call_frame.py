@@ -16,8 +16,7 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.export.structs import BOUNDS_SIZE, SCALARS, CLayout, filled
-from ik_service.export.values import Constants, Filler, Place, c_scalar
+from ik_service.export.values import BOUNDS_SIZE, SCALARS, CLayout, Constants, Filler, Place, c_scalar, filled
 from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
 
 

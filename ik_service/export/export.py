@@ -14,9 +14,8 @@ from ik_service.compiler import cpu_target
 from ik_service.control import IKController
 from ik_service.export.objects import KernelObject, compile_object
 from ik_service.export.solve_entry import SolveEntry, joint_q_type
-from ik_service.export.structs import CLayout, filled
 from ik_service.export.tick_entry import EXAMPLE_DT, TickEntry
-from ik_service.export.values import Constants, c_comment, c_string
+from ik_service.export.values import CLayout, Constants, c_comment, c_string, filled
 from ik_service.ik_solver import IKSolver
 from ik_service.robots import RobotModel, World
 from ik_service.solver.arrays.parts import SOLVE_IO

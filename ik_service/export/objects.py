@@ -14,7 +14,7 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.export.structs import structs_in
+from ik_service.export.values import structs_in
 
 BLOCK_DIM = 1  # of launches on a CPU
 RUNTIME = ("_wp_assert", "_wp_isfinite", "_wp_isnan", "_wp_isinf")

@@ -16,8 +16,7 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.export.call_frame import CallFrame, FrameArray, indented
-from ik_service.export.structs import SCALARS, CLayout, filled
-from ik_service.export.values import Constants, c_comment, c_scalar
+from ik_service.export.values import SCALARS, CLayout, Constants, c_comment, c_scalar, filled
 from ik_service.ik_solver import IKSolver
 from ik_service.result_schema import RESULT_COLUMNS, Column
 from ik_service.robots import RobotModel, World

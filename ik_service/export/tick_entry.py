@@ -16,8 +16,7 @@ from ik_service.control.tick.task import CLEARANCE_COLUMN, TICK_COLUMNS
 from ik_service.control.tick_islands import ISLAND
 from ik_service.errors import EngineError
 from ik_service.export.call_frame import StoredFrame, indented
-from ik_service.export.structs import CLayout, filled
-from ik_service.export.values import Constants, c_comment, c_number, c_numbers, c_scalar, c_string
+from ik_service.export.values import CLayout, Constants, c_comment, c_number, c_numbers, c_scalar, c_string, filled
 from ik_service.mechanism.configuration import MIN_QUATERNION_LENGTH
 from ik_service.robots import RobotModel
 from ik_service.solver.given.arrays import NUMBER_MAX

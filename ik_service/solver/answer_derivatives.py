@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from ik_service.solver.derivatives.answers import AnswerIslands, check_answers, check_derivable
+from ik_service.solver.derivatives.host_rows import HostRows
 from ik_service.solver.derivatives.linearisation import Linearisation
 from ik_service.solver.derivatives.linearise import linearise
-from ik_service.solver.derivatives.solver_rows import HostRows
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.reading import check_lines, check_targets, read_start
 from ik_service.solver.result import IKResult, ResultHead

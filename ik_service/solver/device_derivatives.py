@@ -21,8 +21,8 @@ from ik_service.mechanism.transforms import identity_transform
 from ik_service.robots import DeviceModel, JointType
 from ik_service.solver.arrays.partition import Partition
 from ik_service.solver.arrays.parts import DERIVED_ON_DEVICE
+from ik_service.solver.derivatives.host_rows import AT_LIMIT
 from ik_service.solver.derivatives.linearisation import TWIST
-from ik_service.solver.derivatives.solver_rows import AT_LIMIT
 from ik_service.solver.derivatives.target_motion import (
     LEAST_SHARE,
     LONGEST,

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from objectives.expression.graph import Condition, Expression, Scalar, by_index, choose
-from objectives.expression.operation import FUNCTIONS, Operation
+from objectives.expression.graph import FUNCTIONS, Condition, Expression, Operation, Scalar, by_index, choose
 
 
 def _unary(operation: Operation, x: Scalar) -> Scalar:

@@ -14,8 +14,7 @@ import numpy as np
 import warp as wp
 
 from objectives.expression.functions import reachable
-from objectives.expression.graph import Expression
-from objectives.expression.operation import Operation
+from objectives.expression.graph import Expression, Operation
 from objectives.expression.rows import RowGroup, StatedRows, state_rows
 
 _TEXT: Mapping[Operation, str] = {

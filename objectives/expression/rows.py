@@ -28,7 +28,7 @@ from objectives.expression.frame_algebra import (
     vector,
 )
 from objectives.expression.functions import gradient
-from objectives.expression.operation import COMPARISONS, Operation
+from objectives.expression.graph import COMPARISONS, Operation
 
 DECISIONS = {  # operations with two values
     **dict.fromkeys(COMPARISONS, (False, True)),

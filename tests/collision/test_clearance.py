@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import warp as wp
 
+from ik_service.collision.arrays import CollisionSpheres, CollisionWorlds
 from ik_service.collision.check import sphere_centers
 from ik_service.collision.clearance import ClearanceSize, approaches_function, clearance_function
 from ik_service.collision.collision_data import CollisionData
-from ik_service.collision.sphere_arrays import CollisionSpheres
-from ik_service.collision.world_arrays import CollisionWorlds
 from ik_service.compiler import Lanes
 from ik_service.mechanism.joint_type import JointType
 from ik_service.robots import Box, Capsule, CollisionModel, Cylinder, DistanceGrid, HalfSpace, Sphere, World

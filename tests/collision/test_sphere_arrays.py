@@ -3,8 +3,8 @@
 import pytest
 
 import ik_service
+from ik_service.collision.arrays import SphereArrays
 from ik_service.collision.body_spheres import with_attached
-from ik_service.collision.sphere_arrays import SphereArrays
 from ik_service.robots import AttachedObject
 
 WIDTH = 4

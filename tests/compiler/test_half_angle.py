@@ -12,7 +12,7 @@ from ik_service.compiler.half_angle import (
     half_angle_sine_cosine,
 )
 from objectives.expression import ExpressionGraph, evaluate
-from objectives.expression.operation import Operation
+from objectives.expression.graph import Operation
 from tests.compiler.conftest import WIDTHS, half_angle_error, lanes_name
 from tests.compiler.packets import evaluated
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from ik_service.compiler.transplant import transplant
+from ik_service.compiler.applied_rows import transplant
 from objectives.expression import ExpressionGraph, evaluate
-from objectives.expression.operation import Operation
+from objectives.expression.graph import Operation
 from tests.compiler.packets import operations
 
 VALUES = np.linspace(-2.0, 2.0, 9)

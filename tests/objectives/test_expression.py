@@ -25,9 +25,8 @@ from objectives.expression import (
     where,
 )
 from objectives.expression.functions import gradient
-from objectives.expression.graph import by_index
+from objectives.expression.graph import Operation, by_index
 from objectives.expression.kernels import invariant_part, straight_line
-from objectives.expression.operation import Operation
 
 DIFFERENCE_STEP = 1e-6  # central differences in float64 are then good to about 1e-9
 DIFFERENCE_TOLERANCE = 1e-7

@@ -15,28 +15,26 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from functools import partial
 
 from ik_service.compiler.code.elimination import StepSpace
+from ik_service.compiler.code.functions import packet, statements
 from ik_service.compiler.code.lanes import Lanes
 from ik_service.compiler.code.loops import loop_lines
-from ik_service.compiler.code.stages import (
+from ik_service.compiler.code.state import (
+    COMPONENTS,
+    NOT_EVALUATED,
     REST_GAIN,
     SECONDARY_STAGE,
     YIELDING_FLOOR2,
+    Damping,
+    LaneState,
     StageTexts,
+    coordinate_names,
+    error_outputs,
+    error_places,
     iterations_texts,
     multiplier_lines,
     own_multiplier_lines,
     plain,
 )
-from ik_service.compiler.code.state import (
-    COMPONENTS,
-    NOT_EVALUATED,
-    Damping,
-    LaneState,
-    coordinate_names,
-    error_outputs,
-    error_places,
-)
-from ik_service.compiler.code.statements import packet, statements
 from ik_service.compiler.code.step import AT_LIMIT_SHARE, DofStep, FirstRowsStep, RowStep, StepSource, rotation_step
 from ik_service.compiler.island_program import GOAL, SECONDARY, TERTIARY, IslandProgram, multiplier
 from objectives.expression import Expression, reachable

@@ -7,8 +7,8 @@ for each kind: frames of the bodies, and expressions that depend on these frames
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from ik_service.compiler.code.functions import packet, statements
 from ik_service.compiler.code.lanes import Lanes
-from ik_service.compiler.code.statements import packet, statements
 from ik_service.compiler.island_program import RowLoop
 from objectives.expression import Expression, reachable
 from objectives.expression.kernels import invariant_part

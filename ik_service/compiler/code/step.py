@@ -14,9 +14,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from ik_service.compiler.code.elimination import Elimination
+from ik_service.compiler.code.functions import statements
 from ik_service.compiler.code.lanes import Lanes
 from ik_service.compiler.code.state import COMPONENTS, NOT_EVALUATED, Damping, coordinate_names, error_outputs
-from ik_service.compiler.code.statements import statements
 from ik_service.compiler.half_angle import END, FLOAT32_ERROR, FLOAT64_ERROR, half_angle_sinc_cosine
 from ik_service.compiler.island_program import IslandProgram, total
 from objectives.expression import Expression, ExpressionGraph

@@ -8,11 +8,11 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from ik_service.collision.arrays import ObjectKind, WorldLines
 from ik_service.collision.body_spheres import BodySpheres, farthest_slides, levers, with_attached
 from ik_service.collision.check import pair_distance, sphere_centers
 from ik_service.collision.collision_data import VERDICT_ROUNDING, CollisionData
 from ik_service.collision.world import AttachedObject, World
-from ik_service.collision.world_arrays import ObjectKind, WorldLines
 from ik_service.compiler import Lanes
 from ik_service.control.clearance.keep import keep_kernel
 from ik_service.control.clearance.moves import (

@@ -11,9 +11,8 @@ from typing import Any
 
 import warp as wp
 
+from ik_service.collision.arrays import CollisionSpheres, CollisionWorlds
 from ik_service.collision.clearance import ClearanceSize, approaches_function
-from ik_service.collision.sphere_arrays import CollisionSpheres
-from ik_service.collision.world_arrays import CollisionWorlds
 from ik_service.compiler import Lanes
 from ik_service.control.limits import KINDS
 from ik_service.control.tick.packet_text import PacketText, fragments

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import warp as wp
 
-from ik_service.collision.sphere_arrays import CollisionSpheres
-from ik_service.collision.world_arrays import CollisionWorlds
+from ik_service.collision.arrays import CollisionSpheres, CollisionWorlds
 from ik_service.compiler import IslandProgram, Precision, coordinate_names
 from ik_service.kernels import typed_warp
 from ik_service.mechanism.kinematic_robot import KinematicRobot

@@ -18,11 +18,18 @@ from numpy.typing import NDArray
 from ik_service.constraints.linear_algebra import applied
 from ik_service.kinematics.host_tangent import body_motion
 from ik_service.mechanism.transforms import Float64Array
-from ik_service.solver.derivatives.answers import LINES_AT_ONCE, AnswerIslands, Answers, IslandRows, lines_of
-from ik_service.solver.derivatives.host_rows import Data, RowValues
+from ik_service.solver.derivatives.answers import (
+    LINES_AT_ONCE,
+    SINGULAR,
+    AnswerIslands,
+    Answers,
+    IslandRows,
+    MetRows,
+    lines_of,
+    row_lengths,
+)
+from ik_service.solver.derivatives.host_rows import Data, HostRows, RowValues
 from ik_service.solver.derivatives.linearisation import NOTHING_FURTHER, TWIST, By, DofState, Further, Linearisation
-from ik_service.solver.derivatives.minimum import SINGULAR, MetRows, row_lengths
-from ik_service.solver.derivatives.solver_rows import HostRows
 from ik_service.solver.derivatives.target_motion import linearise_met
 from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.batch import Batch

@@ -23,10 +23,9 @@ from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array, identity_transform
 from ik_service.robots.model import RobotModel
 from ik_service.solver.derivatives.answers import AnswerIslands
-from ik_service.solver.derivatives.host_rows import Data
+from ik_service.solver.derivatives.host_rows import Data, HostRows
 from ik_service.solver.derivatives.linearisation import TWIST, By, DofState, Linearisation
 from ik_service.solver.derivatives.link_poses import TEMPLATES, launch, load, shown
-from ik_service.solver.derivatives.solver_rows import HostRows
 from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.targets import Target
 from ik_service.solver.rows.binding import RowKind

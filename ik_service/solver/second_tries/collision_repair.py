@@ -16,10 +16,9 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from ik_service.collision.arrays import CollisionSpheres, CollisionWorlds
 from ik_service.collision.clearance import ClearanceSize, approaches_function
 from ik_service.collision.collision_data import VERDICT_ROUNDING, CollisionData
-from ik_service.collision.sphere_arrays import CollisionSpheres
-from ik_service.collision.world_arrays import CollisionWorlds
 from ik_service.compiler import Lanes, cpu_target
 from ik_service.kernels.device_lock import DEVICE_LOCK
 from ik_service.kernels.host_device_array import wait
@@ -29,7 +28,7 @@ from ik_service.mechanism.coupling import inwards
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.robots import DeviceModel, RobotModel
 from ik_service.solver.deadline import TIME_LEFT_MIN_S
-from ik_service.solver.derivatives.solver_rows import HostRows, LimitDistances
+from ik_service.solver.derivatives.host_rows import HostRows, LimitDistances
 from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
@@ -37,7 +36,7 @@ from ik_service.solver.given.worlds import CheckedWorlds
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.result import IKResult
 from ik_service.solver.rows.binding import is_constraint
-from ik_service.solver.second_tries.targets_alone import FoundAnswers, TimeLeft
+from ik_service.solver.second_tries.target_solves import FoundAnswers, TimeLeft
 from ik_service.solver.solve import SolverCore
 from objectives.expression.expression_objective import ExpressionObjective
 from objectives.tasks.pose import DEADBAND

@@ -26,7 +26,7 @@ from ik_service.solver.given.worlds import CheckedWorlds
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.recorded_launches import PreparedSolve
 from ik_service.solver.result import IKResult
-from ik_service.solver.second_tries.targets_alone import FoundAnswers, TimeLeft
+from ik_service.solver.second_tries.target_solves import FoundAnswers, TimeLeft
 from ik_service.solver.solve import SolverCore
 from ik_service.solver.verdict.collision_verdict import CollisionVerdict
 

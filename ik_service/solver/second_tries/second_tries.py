@@ -27,8 +27,7 @@ from ik_service.solver.result import IKResult, ResultHead, replace_by_successes
 from ik_service.solver.rows.binding import is_secondary
 from ik_service.solver.second_tries.collision_repair import CollisionRepair
 from ik_service.solver.second_tries.free_combinations import FreeCombinations
-from ik_service.solver.second_tries.opened_loops import OpenedLoops
-from ik_service.solver.second_tries.targets_alone import TargetsAlone, TargetSolve
+from ik_service.solver.second_tries.target_solves import OpenedLoops, TargetsAlone, TargetSolve
 from ik_service.solver.solve import SolverCore
 from objectives import IKObjective
 from objectives.expression.expression_objective import ExpressionObjective

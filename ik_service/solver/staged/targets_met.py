@@ -9,9 +9,8 @@ from typing import Any
 
 import warp as wp
 
+from ik_service.collision.arrays import CollisionSpheres, CollisionWorlds
 from ik_service.collision.clearance import ClearanceSize, clearance_function
-from ik_service.collision.sphere_arrays import CollisionSpheres
-from ik_service.collision.world_arrays import CollisionWorlds
 from ik_service.compiler import cpu_target
 from ik_service.linear_solve import Islands
 from ik_service.solver.lm.codes import CONVERGED, NO_TARGET

@@ -12,11 +12,10 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from ik_service.collision.arrays import CollisionWorlds, ObjectKind, world_bits
 from ik_service.collision.body_spheres import BodySpheres
 from ik_service.collision.collision_data import CollisionData
-from ik_service.collision.sphere_arrays import world_bits
 from ik_service.collision.world import MAX_ATTACHED
-from ik_service.collision.world_arrays import CollisionWorlds, ObjectKind
 from ik_service.compiler import cpu_target
 from ik_service.kernels import typed_warp
 from ik_service.kernels.host_device_array import HostDeviceArray, wait

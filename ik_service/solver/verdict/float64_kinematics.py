@@ -18,7 +18,7 @@ from ik_service.mechanism.transforms import identity_transform
 from ik_service.robots import DeviceModel
 from ik_service.solver.arrays.parts import first_problem
 from ik_service.template_files import TemplateFolder
-from objectives.expression.operation import Operation
+from objectives.expression.graph import Operation
 
 JOINT_TYPES = ("PRISMATIC", "REVOLUTE", "CONTINUOUS", "PLANAR", "FLOATING")
 TEMPLATES = TemplateFolder("ik_service.solver.verdict")

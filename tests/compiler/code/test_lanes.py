@@ -5,7 +5,7 @@ import pytest
 
 from ik_service.compiler import Lanes, cpu_target, statements
 from objectives.expression import ExpressionGraph, evaluate, sign, step
-from objectives.expression.operation import FUNCTIONS, Operation
+from objectives.expression.graph import FUNCTIONS, Operation
 from tests.compiler.conftest import WIDTHS, lanes_name, through_native
 from tests.compiler.packets import body, evaluated, operations
 

@@ -5,12 +5,11 @@ import pytest
 import warp as wp
 
 from ik_service import load_robot
+from ik_service.collision.arrays import CollisionSpheres, CollisionWorlds
 from ik_service.collision.body_spheres import farthest_slides, levers
 from ik_service.collision.check import pair_distance, sphere_centers
 from ik_service.collision.clearance import time_to_contact_function
 from ik_service.collision.collision_data import CollisionData
-from ik_service.collision.sphere_arrays import CollisionSpheres
-from ik_service.collision.world_arrays import CollisionWorlds
 from ik_service.compiler import Lanes
 from ik_service.control.clearance.limit import pairs_to_keep
 from ik_service.robots import Box, CollisionModel, Sphere, World, load_urdf

@@ -9,10 +9,9 @@ import pytest
 from ik_service import Target
 from ik_service.kinematics.host_tangent import body_motion
 from ik_service.mechanism.transforms import quaternion_exp, quaternion_multiply, transform_multiply
-from ik_service.solver.derivatives.answers import AnswerIslands
+from ik_service.solver.derivatives.answers import AnswerIslands, Minimum
+from ik_service.solver.derivatives.host_rows import HostRows
 from ik_service.solver.derivatives.linearise import _at_minimum, _sorted
-from ik_service.solver.derivatives.minimum import Minimum
-from ik_service.solver.derivatives.solver_rows import HostRows
 from ik_service.solver.given.reading import check_targets
 from objectives import IKObjectiveLookAt, IKObjectivePosture
 from objectives.tasks.frame_objective import OFFSET

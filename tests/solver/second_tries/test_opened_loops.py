@@ -8,7 +8,7 @@ from ik_service.mechanism.transforms import transform_inverse, transform_multipl
 from ik_service.robots import LoopConstraint
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import as_target
-from ik_service.solver.second_tries.opened_loops import OpenedProblem
+from ik_service.solver.second_tries.target_solves import OpenedProblem
 from objectives import InputError
 from tests.solver.conftest import EACH_ENGINE, assert_same_bytes, bare_robot, cpu_solver
 from tests.solver.test_loops import CLOSED, HELD, LEFT, RIGHT, gaps, pose_of, two_hands
