@@ -238,12 +238,6 @@ def record_discovery(
     return [fill, wp.launch(_list_members, problems, [structure, islands], device=device, record_cmd=True)]
 
 
-def discover_islands(structure: RowStructure, row_on: wp.array[Any], islands: Islands, *, join: bool) -> None:
-    """Find the islands of every problem; the arguments are described in `record_discovery`."""
-    for launch in record_discovery(structure, row_on, islands, join=join):
-        launch.launch()
-
-
 Int32Array = NDArray[np.int32]
 
 

@@ -127,11 +127,6 @@ class Workspace:
         self._reading.prepare(count)()
 
     def discovered(self, count: int, *, join: bool) -> Partition:
-        """Return the islands of every problem, found on the device."""
-        self.discover(count, join=join)
-        return discovered_partition(self.problems, count, self._scales)
-
-    def discover(self, count: int, *, join: bool) -> None:
         """Find the islands of every problem on the device; with `join` all touched trees are one island."""
         rows = self._rows
         weights = [weights_on_device(objective) for objective in rows.objectives]
@@ -144,6 +139,7 @@ class Workspace:
 
             self._discovery_key, self._discovery = key, Recording(self._model.device, record)
         self._discovery.prepare(count)()
+        return discovered_partition(self.problems, count, self._scales)
 
     def verify(self, prepared: PreparedSolve, count: int) -> None:
         """Verify the best attempts; the recording is kept while the same solve is verified again."""

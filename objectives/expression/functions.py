@@ -153,11 +153,6 @@ def evaluate(
 _Rule = Callable[[Expression, Scalar], tuple[Scalar, ...]]
 
 
-def _multiply(node: Expression, seed: Scalar) -> tuple[Scalar, ...]:
-    a, b = node.operands
-    return seed * b, seed * a
-
-
 def _divide(node: Expression, seed: Scalar) -> tuple[Scalar, ...]:
     by_numerator = seed / node.operands[1]
     return by_numerator, -(by_numerator * node)
@@ -187,7 +182,7 @@ def _angle(node: Expression, seed: Scalar) -> tuple[Scalar, ...]:
 _RULES: Mapping[Operation, _Rule] = {
     Operation.ADD: lambda node, seed: (seed, seed),
     Operation.SUBTRACT: lambda node, seed: (seed, -seed),
-    Operation.MULTIPLY: _multiply,
+    Operation.MULTIPLY: lambda node, seed: (seed * node.operands[1], seed * node.operands[0]),
     Operation.DIVIDE: _divide,
     Operation.NEGATE: lambda node, seed: (-seed,),
     Operation.SQRT: lambda node, seed: (seed * 0.5 / node,),

@@ -168,7 +168,8 @@ def state_rows(group: RowGroup) -> StatedRows:
     weight = graph.variable(WEIGHT)
     rows = tuple(weight * row_weight * row for row_weight, row in zip(data[-1], stated, strict=True))
     frame_derivatives = tuple(tuple(by_twist(row, frame) for row in rows) for frame in frames)
-    cancels = len(frames) > 1 and _common_motion_cancels(frame_names, frame_derivatives)
+    # whether the derivatives by the twists of all frames sum to zero
+    cancels = len(frames) > 1 and all(_sums_to_zero(frame_names, row) for row in zip(*frame_derivatives, strict=True))
     if cancels and len(frames) == 2:  # opposite derivatives share their arithmetic
         first = frame_derivatives[0]
         frame_derivatives = first, tuple(tuple(-part for part in row) for row in first)
@@ -183,7 +184,10 @@ def state_rows(group: RowGroup) -> StatedRows:
         rows,
         frame_derivatives,
         tuple(tuple(gradient(row, [coordinate])[0] for row in rows) for coordinate in coordinates),
-        tuple(tuple(_by_left_tangent(row, q) for row in rows) for q in quaternions),
+        tuple(
+            tuple(_expressions(graph, _rotation_part(gradient(row, q), quaternion(q))) for row in rows)
+            for q in quaternions
+        ),
         cancels,
     )
 
@@ -205,10 +209,6 @@ def _rotation_part(by_q: Sequence[Scalar], q: QuaternionXYZW) -> Vector:
     )
 
 
-def _by_left_tangent(row: Expression, q: Sequence[Expression]) -> tuple[Expression, ...]:
-    return _expressions(row.graph, _rotation_part(gradient(row, q), quaternion(q)))
-
-
 def by_twist(row: Expression, frame: Sequence[Expression]) -> tuple[Expression, ...]:
     """Differentiate a row by the twist of a frame at the world origin: dp = v + w x p, dq = 1/2 (w, 0) q."""
     by_frame = gradient(row, frame)
@@ -218,17 +218,8 @@ def by_twist(row: Expression, frame: Sequence[Expression]) -> tuple[Expression, 
     return _expressions(row.graph, [*by_position, *(a + b for a, b in zip(moment, turn, strict=True))])
 
 
-def _common_motion_cancels(
-    frame_names: Sequence[Sequence[str]], derivatives: Sequence[Sequence[Sequence[Expression]]]
-) -> bool:
-    """Return True if the derivatives by the twists of all frames sum to zero, tested at random poses.
-
-    Every combination of branches of a row is tested; for too many combinations the answer is False, always safe.
-    """
-    return all(_sums_to_zero(frame_names, row) for row in zip(*derivatives, strict=True))
-
-
 def _sums_to_zero(frame_names: Sequence[Sequence[str]], by_frame: Sequence[Sequence[Expression]]) -> bool:
+    """Test at random poses, for all combinations of branches; False, always safe, for too many combinations."""
     sums = [functools.reduce(operator.add, parts) for parts in zip(*by_frame, strict=True)]
     decisions = [node for node in reachable(sums) if node.operation in DECISIONS]
     if 2 ** len(decisions) > SAMPLES_MOST:

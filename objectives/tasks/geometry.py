@@ -1,4 +1,4 @@
-"""Objectives for a frame: its origin in a plane or on a line, its axis towards a point or along a direction."""
+"""Objectives for a frame (in a plane, on a line, pointing at a point or in a direction), and for the centre of mass."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -4,15 +4,10 @@ import numpy as np
 import pytest
 import warp as wp
 
-from ik_service.linear_solve import (
-    ActiveDofs,
-    allocate_equations,
-    allocate_islands,
-    damped_steps,
-    discover_islands,
-    normal_equations,
-    row_structure,
-)
+from ik_service.linear_solve.block import damped_steps, normal_equations
+from ik_service.linear_solve.factors import ActiveDofs, allocate_equations
+from ik_service.linear_solve.islands import allocate_islands, row_structure
+from tests.linear_solve.conftest import discover_islands
 
 FLOAT32 = 1e-4  # relative: rounding of J'J, amplified by a condition number of some hundreds
 DAMPING = 0.05

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import warp as wp
 
-from ik_service.linear_solve import Islands, allocate_islands, discover_islands, find_islands, row_structure
+from ik_service.linear_solve.islands import Islands, allocate_islands, find_islands, row_structure
+from tests.linear_solve.conftest import discover_islands
 
 POISON = 7777
 

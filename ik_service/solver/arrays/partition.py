@@ -11,7 +11,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.linear_solve import find_islands
+from ik_service.linear_solve.islands import find_islands
 from ik_service.solver.rows.weights import IslandScales, RowWeights
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import warp as wp
 
 from ik_service.kernels.host_device_array import HostDeviceArray, HostDeviceBlock
-from ik_service.linear_solve import Islands, RowStructure, allocate_islands, record_discovery, zeroed
+from ik_service.linear_solve.islands import Islands, RowStructure, allocate_islands, record_discovery, zeroed
 from ik_service.robots import DeviceModel
 from ik_service.solver.arrays.limit_arrays import LimitArrays, turns_within
 from ik_service.solver.given.options import ATTEMPTS_MAX, SolverOptions

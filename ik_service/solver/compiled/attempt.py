@@ -8,7 +8,7 @@ import warp as wp
 
 from ik_service.collision.clearance import ClearanceSize, clearance_function
 from ik_service.compiler import IterationSource, coordinate_names, error_outputs
-from ik_service.linear_solve import elimination_in_registers
+from ik_service.linear_solve.factors import elimination_in_registers
 from ik_service.solver.compiled.attempt_start import AttemptStart
 from ik_service.solver.compiled.island_task import TaskRef, attempt_line, count_attempt
 from ik_service.solver.compiled.iteration import coordinate_places, integers, rotation_bits

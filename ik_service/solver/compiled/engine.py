@@ -255,10 +255,10 @@ class CompiledEngine:
             rounds = partial(choice.record_rounds, partition, found[-1], settings.seeds if whole else ROUND_SEEDS)
             found = [*found[:-1], rounds, partial(choice.record_choice, partition)]
         if is_timed:
-            found.append(partial(_record_stopped, problems))
+            found.append(partial(_record_between, _mark_stopped, problems))
         settle = [] if choice is not None else self.kernels.settle_tasks(*of_problems)
         if settle:
-            found += [partial(_record_settling, problems), partial(record, settle)]
+            found += [partial(_record_between, _begin_settling, problems), partial(record, settle)]
         if finished is not None:
             found += [partial(record_widening, problems, finished.device), partial(record, finish)]
         return found
@@ -268,9 +268,10 @@ class CompiledEngine:
         return partial(work.record_verify, partition, None if finished is None else finished.device)
 
 
-def _record_stopped(problems: Problems, part: int, parts: int) -> PartLaunches:
+def _record_between(kernel: wp.Kernel, problems: Problems, part: int, parts: int) -> PartLaunches:
+    """Record the launch of a kernel on the best attempts and searches of the problems."""
     inputs: list[Any] = [problems.settings, part, parts, problems.best, problems.searches]
-    launch = wp.launch(_mark_stopped, 1, inputs, device=problems.settings.device, record_cmd=True)
+    launch = wp.launch(kernel, 1, inputs, device=problems.settings.device, record_cmd=True)
     return PartLaunches([per_problem(launch)])
 
 
@@ -283,13 +284,6 @@ def _mark_stopped(settings: wp.array[wp.int32], part: int, parts: int, best: Bes
     for island in range(best.status.shape[1]):
         if searches.next_seed[p, island] < searches.end_seed[p, island]:
             mark_deadline(best, p, island)
-
-
-def _record_settling(problems: Problems, part: int, parts: int) -> PartLaunches:
-    """Record the launch that continues best attempts of objectives alone, stopped by the iteration budget."""
-    inputs = [problems.settings, part, parts, problems.best, problems.searches]
-    launch = wp.launch(_begin_settling, 1, inputs, device=problems.settings.device, record_cmd=True)
-    return PartLaunches([per_problem(launch)])
 
 
 @wp.kernel(module=SOLVE_IO, enable_backward=False)

@@ -31,7 +31,7 @@ from ik_service.compiler import (
     uncovered,
 )
 from ik_service.errors import EngineError
-from ik_service.linear_solve import find_islands
+from ik_service.linear_solve.islands import find_islands
 from ik_service.solver.arrays.input_kernels import InputArrays
 from ik_service.solver.arrays.limit_arrays import LimitArrays
 from ik_service.solver.arrays.partition import Partition, groups

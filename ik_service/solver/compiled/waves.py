@@ -18,7 +18,7 @@ from typing import Any
 import warp as wp
 
 from ik_service.kernels import typed_warp
-from ik_service.linear_solve import zeroed
+from ik_service.linear_solve.islands import zeroed
 from ik_service.solver.arrays.parts import SOLVE_EXTRAS
 from ik_service.solver.compiled.island_task import IslandTask, TaskRef, attempt_line, counts, setting_now, suffices
 from ik_service.solver.lm.codes import KEEP_ALL, NO_TARGET, SEEDS, STOP
@@ -228,17 +228,13 @@ def keep_best(task: IslandTask, wave: Wave, storage: AttemptStorage):
         place += wave.lookers
 
 
-def threads_at_once(device: wp.Device) -> int:
-    """Return the largest number of threads of a launch."""
-    return int(device.sm_count) * THREADS_PER_SM if device.is_cuda else CPU_THREADS
-
-
 def allocate_storage(device: wp.Device, coordinates: int, data: int, problems: int, attempts: int) -> Any:
     """Return storage for the attempts of islands solved one after the other."""
     # Sized for the island with most coordinates and most read-only data, and for the largest number of problems and
     # attempts
     rows = max(problems, min(WAVE_ATTEMPTS_MAX, attempts))
-    blocks = -(-min(threads_at_once(device), rows) // WAVE_BLOCK_DIM)
+    threads = int(device.sm_count) * THREADS_PER_SM if device.is_cuda else CPU_THREADS
+    blocks = -(-min(threads, rows) // WAVE_BLOCK_DIM)
 
     return zeroed(
         AttemptStorage,

@@ -177,20 +177,15 @@ class TargetMotion:
         is_free = shown(free.astype(np.float64))
         for island in islands:
             counts = shown(island.rows[None].astype(np.float64))
-            inputs = [count, self._kinematics, configurations, self._island(island), *given, counts, is_free]
+            own = island_motion(robot, island, self._has_reference, self._has_tool)
+            inputs = [count, self._kinematics, configurations, own, *given, counts, is_free]
             launch(self._kernel(island), n, [*inputs, *arrays])
         by = [one.reshape(n, robot.joint_dof_count, -1, TWIST) for one in (by_targets, by_offsets)]
         return Motion(step, touched > 0.0, least > LEAST_SHARE, *by)
 
-    def _island(self, island: TargetIsland) -> Any:
-        return island_motion(self._robot, island, self._has_reference, self._has_tool)
-
     def _kernel(self, island: TargetIsland) -> wp.Kernel:
-        kernel: wp.Kernel = motion_kernel(*self._sizes(island))
+        kernel: wp.Kernel = motion_kernel(int(island.rows.any(axis=1).sum()), len(island.dofs), self._longest)
         return kernel
-
-    def _sizes(self, island: TargetIsland) -> tuple[int, int, int]:
-        return int(island.rows.any(axis=1).sum()), len(island.dofs), self._longest
 
 
 def island_motion(

@@ -8,7 +8,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.linear_solve import ActiveDofs
+from ik_service.linear_solve.factors import ActiveDofs
 from ik_service.mechanism.coupling import follower_numbers, inwards, leader_limits
 from ik_service.robots import DeviceModel
 

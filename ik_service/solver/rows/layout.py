@@ -14,7 +14,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.linear_solve import RowStructure, row_structure
+from ik_service.linear_solve.islands import RowStructure, row_structure
 from ik_service.robots import DeviceModel
 from ik_service.solver.rows.binding import RowKind, bind_objective
 from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
@@ -38,7 +38,8 @@ class Support:
         self._probed = np.zeros(rows.count, dtype=bool)
         for objective, start in zip(rows.objectives, rows.start, strict=True):
             block = slice(start, start + objective.residual_dim())
-            stated = stated_support(objective, model)
+            row_support = getattr(objective, "row_support", None)
+            stated = None if row_support is None else row_support(model)
             self._probed[block] = stated is None
             if stated is not None:
                 self.dofs[block] = stated
@@ -119,12 +120,6 @@ def _note_unexpected(
         for dof in range(jacobian.shape[2]):
             if jacobian[i, row, dof] != 0.0 and allowed[row, dof] == 0:
                 unexpected_out[row, dof] = 1
-
-
-def stated_support(objective: IKObjective, model: DeviceModel) -> NDArray[np.bool_] | None:
-    """Return the support stated by an objective, [residual_dim, joint_dof_count], or None."""
-    row_support = getattr(objective, "row_support", None)
-    return None if row_support is None else row_support(model)
 
 
 def _probe(model: DeviceModel, rows: Rows) -> NDArray[np.bool_]:

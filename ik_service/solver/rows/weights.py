@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ik_service.compiler import SECONDARY_STAGE, SECONDARY_STAGE_STEPS
 from ik_service.kernels.host_device_array import HostDeviceArray
-from ik_service.linear_solve import Islands
+from ik_service.linear_solve.islands import Islands
 from ik_service.solver.given.targets import Target
 from ik_service.solver.rows.binding import CONSTRAINT_ROW, RowKind, is_secondary
 from ik_service.solver.rows.blocks import Rows, kind_of

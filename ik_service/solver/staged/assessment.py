@@ -11,7 +11,8 @@ import typing
 import warp as wp
 
 from ik_service.kinematics.device_kinematics import turned
-from ik_service.linear_solve import Equations, Islands, eliminate, predict_decrease
+from ik_service.linear_solve.factors import Equations, eliminate, predict_decrease
+from ik_service.linear_solve.islands import Islands
 from ik_service.solver.arrays.problem_arrays import BestAttempts
 from ik_service.solver.lm.codes import CANCELLED, INVALID, ITERATIONS, NO_TARGET, RUNNING, STALLED
 from ik_service.solver.lm.coordinates import Coordinates, follow, is_at_bound

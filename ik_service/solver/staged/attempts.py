@@ -17,7 +17,7 @@ from typing import Any
 import warp as wp
 
 from ik_service.kinematics.device_kinematics import turned
-from ik_service.linear_solve import Islands, zeroed
+from ik_service.linear_solve.islands import Islands, zeroed
 from ik_service.solver.arrays.problem_arrays import BestAttempts, mark_deadline
 from ik_service.solver.lm.codes import (
     CONVERGED,

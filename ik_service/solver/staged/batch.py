@@ -9,7 +9,8 @@ from ik_service.collision.collision_data import CollisionData
 from ik_service.compiler import ATTEMPT_SLACK
 from ik_service.kernels.device_lock import recording
 from ik_service.kernels.kernel_loading import load_kernels_alone
-from ik_service.linear_solve import allocate_equations, damped_steps, normal_equations
+from ik_service.linear_solve.block import damped_steps, normal_equations
+from ik_service.linear_solve.factors import allocate_equations
 from ik_service.robots import DeviceModel
 from ik_service.solver.arrays.limit_arrays import LimitArrays
 from ik_service.solver.arrays.problem_arrays import Problems

@@ -12,7 +12,7 @@ import warp as wp
 from ik_service.collision.arrays import CollisionSpheres, CollisionWorlds
 from ik_service.collision.clearance import ClearanceSize, clearance_function
 from ik_service.compiler import cpu_target
-from ik_service.linear_solve import Islands
+from ik_service.linear_solve.islands import Islands
 from ik_service.solver.lm.codes import CONVERGED, NO_TARGET
 from ik_service.solver.lm.ranking import chord_angle, is_within
 from ik_service.solver.rows.weights import Priorities, row_scale, scale_in_slot

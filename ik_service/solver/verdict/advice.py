@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.linear_solve import find_islands
+from ik_service.linear_solve.islands import find_islands
 from ik_service.result_schema import ResultColumns
 from ik_service.robots import RobotModel
 from ik_service.solver.given.options import SolverOptions
