@@ -16,7 +16,7 @@ from objectives.expression.element_table import Element
 from objectives.expression.frame_algebra import Frame
 from objectives.expression.graph import RULES, Operation
 from objectives.expression.rows import ROW_WEIGHTS, WEIGHT, RowGroup, state_rows
-from objectives.robot_indices import BodyFrame
+from objectives.model import BodyFrame
 
 
 def transplant(outputs: Sequence[Expression], values: Mapping[str, Scalar], graph: ExpressionGraph) -> list[Expression]:

@@ -28,7 +28,7 @@ from objectives.expression.frame_algebra import (
     vector,
 )
 from objectives.expression.rows import ROW_TOLERANCES, ROW_WEIGHTS, WEIGHT, RowGroup, state_rows
-from objectives.robot_indices import BodyFrame
+from objectives.model import BodyFrame
 
 # Smallest number of elements for a loop: rows that are mostly 0 run faster as a loop from here on, other rows from
 # about 200 elements on; all compile faster.

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.control.result import ControlResult
-from ik_service.control.tick.arrays import POSE, TickArrays
-from ik_service.control.tick.task import TICK_COLUMNS
+from ik_service.control.tick.arrays import POSE, TICK_COLUMNS, TickArrays
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.solver.given.arrays import NUMBER_MAX, as_numpy, by_target

@@ -8,9 +8,8 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.control.tick.arrays import POSE, TickArrays
+from ik_service.control.tick.arrays import POSE, TickArrays, device_array
 from ik_service.control.tick.closing import LOOP_WEIGHT
-from ik_service.control.tick.task import device_array
 from ik_service.errors import EngineError
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.robots import CoordinateConstraint, DeviceModel, LoopConstraint, VelocityConstraint

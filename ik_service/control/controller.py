@@ -20,9 +20,17 @@ from ik_service.control.limits import (
     velocity_and_acceleration,
 )
 from ik_service.control.result import ControlResult
-from ik_service.control.tick.arrays import TickArrays, TickLaunches
+from ik_service.control.tick.arrays import (
+    BRAKES,
+    DT,
+    ORIENTATION_TOLERANCE,
+    POSITION_TOLERANCE,
+    ROBOTS,
+    SCALES,
+    TickArrays,
+    TickLaunches,
+)
 from ik_service.control.tick.derivatives import TickAnswer, TickDerivatives, tick_derivatives
-from ik_service.control.tick.task import BRAKES, DT, ORIENTATION_TOLERANCE, POSITION_TOLERANCE, ROBOTS, SCALES
 from ik_service.control.tick_islands import RecordedTicks, TickIslands, record_ticks
 from ik_service.errors import EngineError
 from ik_service.kernels.device_lock import DEVICE_LOCK, turn_on

@@ -26,9 +26,8 @@ from ik_service.compiler import (
 )
 from ik_service.control.clearance.limit import ClearanceLimit
 from ik_service.control.control_tasks import ControlTasks
-from ik_service.control.tick.arrays import TickArrays, packed_launch
+from ik_service.control.tick.arrays import HOLDING, TickArrays, TickTask, device_array, packed_launch
 from ik_service.control.tick.kernel import TickCode, tick_code
-from ik_service.control.tick.task import HOLDING, TickTask, device_array
 from ik_service.control.tick.yielding import YieldingRows
 from ik_service.errors import EngineError
 from ik_service.kernels.device_lock import turn_on

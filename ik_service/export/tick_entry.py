@@ -10,9 +10,8 @@ import warp as wp
 from ik_service.control import IKController, LimitKind
 from ik_service.control.caller_arrays import DT_LEAST, DT_MOST
 from ik_service.control.clearance.limit import KEEP_STEP
-from ik_service.control.tick import task as tick_task
-from ik_service.control.tick.arrays import STEPS_MIN, TICK_ITERATIONS_MAX
-from ik_service.control.tick.task import CLEARANCE_COLUMN, TICK_COLUMNS
+from ik_service.control.tick import arrays as tick_task
+from ik_service.control.tick.arrays import CLEARANCE_COLUMN, STEPS_MIN, TICK_COLUMNS, TICK_ITERATIONS_MAX
 from ik_service.control.tick_islands import ISLAND
 from ik_service.errors import EngineError
 from ik_service.export.call_frame import StoredFrame, indented

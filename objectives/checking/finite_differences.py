@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import warp as wp
 
-from objectives.model import BoolArray, FloatArray, IKModel
-from objectives.robot_indices import RobotIndices
+from objectives.model import BoolArray, FloatArray, IKModel, RobotIndices
 
 DIFFERENCE_STEP = 0.02  # [m or rad]; truncation and float32 rounding are then both near 1e-5 of a row's slope
 _POINTS, _WEIGHTS = (-2.0, -1.0, 0.0, 1.0, 2.0), (1 / 12, -8 / 12, 0.0, 8 / 12, -1 / 12)

@@ -20,8 +20,7 @@ from objectives.expression.kernels import (
     residual_kernel,
 )
 from objectives.expression.rows import RowGroup, StatedRows, state_rows
-from objectives.model import BoolArray, FloatArray, IKModel
-from objectives.robot_indices import IDENTITY, BodyFrame, RobotIndices
+from objectives.model import IDENTITY, BodyFrame, BoolArray, FloatArray, IKModel, RobotIndices
 
 IntArray = npt.NDArray[np.int32]
 

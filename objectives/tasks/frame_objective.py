@@ -12,8 +12,7 @@ from objectives.expression.element_table import Element
 from objectives.expression.expression_objective import ExpressionObjective
 from objectives.expression.frame_algebra import Frame, add, quaternion, quaternion_product, rotate, vector
 from objectives.expression.rows import RowGroup, RowInputs
-from objectives.model import FloatArray, IKModel
-from objectives.robot_indices import IDENTITY, BodyFrame, RobotIndices
+from objectives.model import IDENTITY, BodyFrame, FloatArray, IKModel, RobotIndices
 
 
 def checked_offset(owner: str, name: str, value: Any) -> FloatArray:

@@ -10,8 +10,7 @@ from objectives.expression.element_table import Element
 from objectives.expression.expression_objective import ExpressionObjective
 from objectives.expression.frame_algebra import Vector, direction, dot, perpendiculars, rotate, scale, subtract, vector
 from objectives.expression.rows import RowGroup, RowInputs
-from objectives.model import IKModel
-from objectives.robot_indices import BodyFrame
+from objectives.model import BodyFrame, IKModel
 from objectives.tasks.frame_objective import FrameObjective, seen_frame
 
 POINTS, NORMALS, DIRECTIONS = "points", "normals", "directions"

@@ -11,8 +11,7 @@ from objectives.expression.element_table import Element
 from objectives.expression.expression_objective import ExpressionObjective
 from objectives.expression.frame_algebra import quaternion, rotation_difference
 from objectives.expression.rows import RowGroup, RowInputs
-from objectives.model import IKModel
-from objectives.robot_indices import RobotIndices
+from objectives.model import IKModel, RobotIndices
 
 
 def _limit_rows(inputs: RowInputs) -> Sequence[Scalar]:

@@ -14,8 +14,7 @@ from objectives.expression.element_table import Element, ElementTable, build_ele
 from objectives.expression.expression_objective import ConstraintObjective
 from objectives.expression.frame_algebra import Frame, dot, rotation_difference
 from objectives.expression.rows import RowGroup, RowInputs
-from objectives.model import IKModel
-from objectives.robot_indices import RobotIndices
+from objectives.model import IKModel, RobotIndices
 from objectives.tasks.closing_joint import (
     CLOSING_COORDINATES,
     SIZE,

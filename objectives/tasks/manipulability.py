@@ -14,8 +14,7 @@ from objectives.expression.element_table import Element
 from objectives.expression.expression_objective import ExpressionObjective
 from objectives.expression.frame_algebra import Vector, cross, rotate, scale, subtract
 from objectives.expression.rows import RowGroup, RowInputs
-from objectives.model import FloatArray, IKModel
-from objectives.robot_indices import BodyFrame, RobotIndices
+from objectives.model import BodyFrame, FloatArray, IKModel, RobotIndices
 
 Motion = Literal["pose", "position", "orientation"]
 

@@ -27,8 +27,7 @@ from objectives.expression.frame_algebra import (
     vector,
 )
 from objectives.expression.rows import RowGroup, RowInputs
-from objectives.model import IKModel
-from objectives.robot_indices import IDENTITY, RobotIndices
+from objectives.model import IDENTITY, IKModel, RobotIndices
 from objectives.tasks.closing_joint import FRAME, REFERENCE_FRAME, SIZE
 from objectives.tasks.frame_objective import body_frame
 

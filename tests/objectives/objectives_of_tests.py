@@ -13,7 +13,7 @@ from objectives.expression.element_table import Element
 from objectives.expression.expression_objective import ExpressionObjective
 from objectives.expression.frame_algebra import dot, rotate, subtract
 from objectives.expression.rows import RowGroup, RowInputs
-from objectives.robot_indices import BodyFrame
+from objectives.model import BodyFrame
 
 
 @wp.kernel

@@ -39,7 +39,7 @@ from ik_service.control.clearance.moves import (
     ticks_to_rest,
     way_function,
 )
-from ik_service.control.tick.task import BRAKES
+from ik_service.control.tick.arrays import BRAKES
 
 CHECKS = wp.constant(16)  # most configurations checked on one path
 MOVES_TRIED = wp.constant(3)  # moves tried before braking

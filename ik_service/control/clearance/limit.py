@@ -28,8 +28,7 @@ from ik_service.control.clearance.moves import (
     SLOWED,
     ClearanceTask,
 )
-from ik_service.control.tick.arrays import TickArrays, packed_launch
-from ik_service.control.tick.task import CLEARANCE_LEAST, device_array
+from ik_service.control.tick.arrays import CLEARANCE_LEAST, TickArrays, device_array, packed_launch
 from ik_service.kernels.device_lock import turn_on
 from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, load_kernels
 from ik_service.mechanism.coupling import follower_numbers

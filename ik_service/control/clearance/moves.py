@@ -15,8 +15,8 @@ from ik_service.collision.arrays import CollisionSpheres, CollisionWorlds
 from ik_service.collision.clearance import ClearanceSize, approaches_function
 from ik_service.compiler import Lanes
 from ik_service.control.limits import KINDS
+from ik_service.control.tick.arrays import BRAKES, DT
 from ik_service.control.tick.packet_text import PacketText, fragments
-from ik_service.control.tick.task import BRAKES, DT
 from ik_service.kernels import typed_warp
 from ik_service.kernels.typed_warp import reference_to
 from ik_service.template_files import TemplateFolder

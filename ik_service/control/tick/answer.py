@@ -10,8 +10,8 @@ import warp as wp
 
 from ik_service.compiler import IterationSource, MeasureSource
 from ik_service.control.tick.approach import NUMBERS, TickApproach
+from ik_service.control.tick.arrays import DT, TickRef
 from ik_service.control.tick.packet_text import fragments
-from ik_service.control.tick.task import DT, TickRef
 from ik_service.kernels.typed_warp import reference_to
 from ik_service.solver.compiled.iteration import coordinate_places, rotation_bits
 from objectives.expression import Expression

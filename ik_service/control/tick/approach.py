@@ -14,9 +14,9 @@ import warp as wp
 
 from ik_service.compiler import GOAL, TURN, TURN_WIDTH, IterationSource, MeasureSource, coordinate_names, error_outputs
 from ik_service.control.limits import KINDS
-from ik_service.control.tick import task as tick_task
+from ik_service.control.tick import arrays as tick_task
+from ik_service.control.tick.arrays import DT, TickRef
 from ik_service.control.tick.packet_text import MAY_GAIN, PacketText, fragments
-from ik_service.control.tick.task import DT, TickRef
 from ik_service.kernels.typed_warp import reference_to
 from ik_service.solver.compiled.iteration import IterationFunctions, coordinate_places, integers, rotation_bits
 from ik_service.solver.given.arrays import NUMBER_MAX

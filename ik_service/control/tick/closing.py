@@ -19,8 +19,8 @@ import warp as wp
 
 from ik_service.compiler import GOAL, IterationSource, MeasureSource
 from ik_service.control.tick.answer import BOXES, TickCommand
+from ik_service.control.tick.arrays import BRAKES, TickRef
 from ik_service.control.tick.packet_text import fragments
-from ik_service.control.tick.task import BRAKES, TickRef
 from ik_service.kernels.typed_warp import reference_to
 
 LOOP_WEIGHT = 2.0**8  # [1/m and 1/rad] of the rows of loops while other rows are minimised beside them

@@ -21,8 +21,7 @@ from ik_service.compiler import (
     cpu_target,
 )
 from ik_service.control.tick.answer import TickCommand
-from ik_service.control.tick.closing import closing
-from ik_service.control.tick.task import (
+from ik_service.control.tick.arrays import (
     AFTER,
     ANSWERING,
     BEFORE,
@@ -36,6 +35,7 @@ from ik_service.control.tick.task import (
     ROBOTS,
     TickTask,
 )
+from ik_service.control.tick.closing import closing
 from ik_service.control.tick.yielding import TickYielding, YieldingRows
 from ik_service.errors import EngineError
 from ik_service.kernels.kernel_loading import unload_with

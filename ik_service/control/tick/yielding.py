@@ -18,9 +18,9 @@ import warp as wp
 from ik_service.compiler import IslandProgram, IterationSource, MeasureSource
 from ik_service.control.tick.answer import TickCommand
 from ik_service.control.tick.approach import REACH
+from ik_service.control.tick.arrays import BRAKES, COMMAND, LEADING, YIELDING, TickRef
 from ik_service.control.tick.closing import LOOP_WEIGHT
 from ik_service.control.tick.packet_text import fragments
-from ik_service.control.tick.task import BRAKES, COMMAND, LEADING, YIELDING, TickRef
 from objectives.expression.rows import ROW_WEIGHTS
 from objectives.tasks.joints import JOINT_Q_REFERENCE
 

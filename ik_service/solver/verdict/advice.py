@@ -25,7 +25,7 @@ from ik_service.solver.rows.weights import weights_on_device
 from ik_service.solver.verdict.island_results import IslandResults, joints_of
 from objectives import IKObjective, InputError
 from objectives.expression.expression_objective import ExpressionObjective
-from objectives.robot_indices import BodyFrame
+from objectives.model import BodyFrame
 
 
 def advice(
