@@ -10,7 +10,7 @@ import pytest
 
 from ik_service import IKResult
 from ik_service.client import SolveResult
-from ik_service.control.result import ControlResult
+from ik_service.control.caller_arrays import ControlResult
 from ik_service.control.tick.arrays import CLEARANCE_COLUMN, TICK_COLUMNS
 from ik_service.result_schema import (
     ALWAYS_COLUMNS,

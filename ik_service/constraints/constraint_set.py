@@ -303,7 +303,6 @@ class ConstraintSet(ConstraintList):
 
     @property
     def _holds_positions(self) -> BoolArray:
-        """Mask of the constraints on positions, shape [constraints]."""
         return np.array([not isinstance(one, VelocityConstraint) for one in self], dtype=bool)
 
     def _bounded_on(self, enabled: ArrayLike | None) -> BoolArray:
@@ -311,7 +310,6 @@ class ConstraintSet(ConstraintList):
         return self._bounded.enabled(self._rows_on(enabled, of_positions=True), self.mask(enabled))
 
     def _errors(self, joint_q: Float64Array, residual: Float64Array) -> Float64Array:
-        """Give the error of each constraint, shape [n, constraints]."""
         return np.maximum(self._residual_map.largest(residual), self._bounded.errors(joint_q, len(self)))
 
     def _rows_on(self, enabled: ArrayLike | None, *, of_positions: bool = False) -> BoolArray:

@@ -9,7 +9,14 @@ import numpy as np
 
 from ik_service.collision.body_spheres import checked_attached
 from ik_service.collision.world import AttachedObject, World
-from ik_service.control.caller_arrays import CallerArrays, check_settings, check_times, lines, waypoint_targets
+from ik_service.control.caller_arrays import (
+    CallerArrays,
+    ControlResult,
+    check_settings,
+    check_times,
+    lines,
+    waypoint_targets,
+)
 from ik_service.control.clearance.limit import ClearanceLimit
 from ik_service.control.control_tasks import ControlTasks
 from ik_service.control.limits import (
@@ -19,7 +26,6 @@ from ik_service.control.limits import (
     resolved_limits,
     velocity_and_acceleration,
 )
-from ik_service.control.result import ControlResult
 from ik_service.control.tick.arrays import (
     BRAKES,
     DT,

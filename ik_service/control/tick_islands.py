@@ -97,19 +97,17 @@ class TickData:
             wide = self._tasks.wide.get((one.objective, one.field))
             array = self.array(one)
             if one.field != FIXED:
-                self._check_lines(objectives[one.objective], one.field, array.shape[0])
+                objective, count = objectives[one.objective], array.shape[0]
+                objective.require_problem_count(self._robots)
+                if 1 < count < self._robots:
+                    owner, allowed = type(objective).__name__, f"1, or {self._robots} robots"
+                    raise InputError(f"{owner}: field '{one.field}' has {count} lines; allowed: {allowed}.")
             size, first = wp.types.type_size_in_bytes(array.dtype), 0 if wide is None else wide.first
             is_wide = int(wide is not None or one.field == FIXED)
             lines.append((array.ptr + size * (first + one.column), array.shape[0], array.strides[0] // size, is_wide))
         names = ("source", "source_lines", "source_stride", "source_wide")
         columns = zip(*lines, strict=True) if lines else [()] * len(names)
         return {name: list(values) for name, values in zip(names, columns, strict=True)}
-
-    def _check_lines(self, objective: Any, field: str, lines: int) -> None:
-        objective.require_problem_count(self._robots)
-        if 1 < lines < self._robots:
-            owner = type(objective).__name__
-            raise InputError(f"{owner}: field '{field}' has {lines} lines; allowed: 1, or {self._robots} robots.")
 
 
 TARGET_ROWS = 6
@@ -340,7 +338,6 @@ def record_ticks(
 
 
 def _data(tasks: ControlTasks, islands: TickIslands, others: set[int]) -> dict[str, "wp.array[Any]"]:
-    """Give the arrays with data of objectives, except `others`, by name."""
     inputs = [
         one
         for island in islands.islands

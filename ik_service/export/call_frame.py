@@ -83,7 +83,6 @@ class CallFrame:
         return [f"{self._name}_step_{k}(&f);" for k, step in enumerate(self._recorded.steps) if step.phase in phases]
 
     def _structs(self, members: Sequence[str]) -> str:
-        """Give the struct of the numbers, and the struct of the frame with these members."""
         numbers = "\n".join(indented([f"{kind} {label}[{size}];" for kind, label, size in self._numbers]))
         words = {"name": self._name, "numbers": numbers, "members": "\n".join(indented(members))}
         return filled("frame/structs.c", words)
@@ -155,7 +154,6 @@ def _holds(array: "wp.array[Any]", address: int) -> bool:
 
 
 def _number_at(array: "wp.array[Any]", address: int) -> int:
-    """Return the index of an array's number at an address."""
     return int(address - array.ptr) // int(array.numpy().itemsize)
 
 
@@ -203,7 +201,6 @@ class StoredFrame(CallFrame):
         )
 
     def _arguments(self) -> list[str]:
-        """Give the structs of the arguments of all steps."""
         return [f"{self._symbols[step.kernel]}_arguments" for step in self._recorded.steps]
 
     def _functions_of(self, k: int, step: RecordedStep, filled: list[str]) -> str:

@@ -184,7 +184,6 @@ def _export(robot: RobotModel, prefix: str, entries: Functions) -> Export:
 
 
 def _symbols(entries: Functions, prefix: str, tag: str) -> dict[wp.Kernel, str]:
-    """Name the kernels in the objects."""
     found: dict[wp.Kernel, str] = {}
     for entry in entries:
         for step in entry.recorded.steps:
@@ -230,7 +229,6 @@ def _cpu_texts(robot: RobotModel, prefix: str, tag: str, entries: Functions) -> 
 
 
 def _example_words(prefix: str, objects: Sequence[str], examples: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Give words of templates about the example programs."""
     targets = [
         f"add_executable({prefix}_{program} {program}.c)\ntarget_link_libraries({prefix}_{program} PRIVATE {prefix}_ik)"
         for program, _ in examples

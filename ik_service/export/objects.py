@@ -60,7 +60,6 @@ def compile_object(name: str, prefix: str, kernels: Mapping[str, wp.Kernel]) -> 
 
 
 def _module(name: str, kernels: Mapping[str, wp.Kernel]) -> Any:
-    """Give a module with renamed copies of kernels."""
     module: Any = _ObjectModule(name, None)
     module.options |= next(iter(kernels.values())).module.options
     module.options["strip_hash"] = True

@@ -150,7 +150,6 @@ class SolveEntry:
         return header, "\n\n".join([*pieces, filled("solve/solve.c", words)])
 
     def _words(self) -> dict[str, object]:
-        """Give words of templates about the solves."""
         solver, prefix, recorded = self._solver, self._prefix, self.recorded
         options, PREFIX = solver.options, prefix.upper()
         types, columns = C_TYPES | {"precision": joint_q_type(solver.robot)}, _columns(recorded)

@@ -125,7 +125,6 @@ class TickEntry:
         }
 
     def _defaults(self) -> list[str]:
-        """Give the initialisers of the settings, in their order."""
         ticks, numbers = self._ticks, self.recorded.numbers
         scale = int(numbers["settings"].numpy()[tick_task.SCALES])
         place = int(tick_task.POSITION_TOLERANCE), int(tick_task.ORIENTATION_TOLERANCE)
@@ -156,7 +155,6 @@ class TickEntry:
 
 
 def _robot_words(robot: RobotModel) -> dict[str, object]:
-    """Give words of templates about the configurations of a robot."""
     followers = robot.follower_dofs
     pairs = [(robot.dof_coordinate[dof], robot.dof_coordinate[robot.dof_leader[dof]]) for dof in followers]
     factors = [c_numbers(np.array([robot.dof_multiplier[dof], robot.dof_offset[dof]])) for dof in followers]
@@ -180,7 +178,6 @@ def _list(entries: Sequence[str], last: str = "0") -> str:
 
 
 def _member(label: str, array: "wp.array[Any]") -> str:
-    """Give the declaration of data in the settings."""
     columns = array.numpy().size // array.shape[0]
     dimensions = f"[{columns}]" if array.shape[0] == 1 else f"[{array.shape[0]}][{columns}]"
     meaning = next((text for end, text in DATA.items() if label.endswith(end)), "as the objective has it")
@@ -229,7 +226,6 @@ def _circles(controller: IKController, count: int) -> np.ndarray[Any, np.dtype[n
 
 @contextmanager
 def _restored(numbers: Mapping[str, "wp.array[Any]"]) -> Iterator[None]:
-    """Restore the contents of arrays on a CPU."""
     before = {label: array.numpy().copy() for label, array in numbers.items()}
     try:
         yield

@@ -45,7 +45,6 @@ def kinematic_trees(robot: KinematicRobot) -> KinematicTrees:
 
 
 def _looked_up(values: Int32Array, index: NDArray[np.int32]) -> Int32Array:
-    """Give values by index, -1 for negative indices."""
     padded = np.append(values, np.int32(-1))
     return np.asarray(padded[np.where(index >= 0, index, len(values))], dtype=np.int32)
 

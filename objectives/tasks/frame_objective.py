@@ -101,7 +101,6 @@ class FrameObjective(ExpressionObjective):
         self.set_data(OFFSET, offset)
 
     def _replace(self, data: Mapping[str, Any]) -> None:
-        """Replace the given fields; None keeps a field."""
         for name, value in data.items():
             if value is not None:
                 self.set_data(name, value)

@@ -198,7 +198,6 @@ class FirstRowsStep(DofStep):
         return self._lanes.choose(f"held{a}", self._lanes.everywhere(self._number(0.0)), text)
 
     def _holds(self) -> list[str]:
-        """Write the statements of `held{a}`: whether a limit holds a DOF."""
         lanes, number = self._lanes, self._number
         lines = [f"const auto begins = old_norm2 >= {number(NOT_EVALUATED)};"]
         endless, nothing = lanes.everywhere("INFINITY"), lanes.everywhere(number(0.0))

@@ -340,5 +340,4 @@ class SolutionSelection:
         return tries
 
     def _of_solutions(self, partition: Partition, tries: Any) -> list[Any]:
-        """Return the arguments of `_take` except the number."""
         return [tries, partition.device_nisland, self._found, self._problems.best]

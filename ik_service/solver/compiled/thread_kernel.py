@@ -136,7 +136,6 @@ def thread_kernel(source: IterationSource, robot: KinematicRobot, collision: Cle
 
 
 def _options(source: IterationSource) -> dict[str, Any]:
-    """Return the options of the kernel."""
     # The state lives in registers: all loops are unrolled, so its places are constant. The overflow goes to shared
     # memory, as far as this leaves room for the warps. Divisions and square roots need not be exact
     # to the last bit; exact ones take more instructions.

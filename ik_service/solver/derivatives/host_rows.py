@@ -81,7 +81,6 @@ class HostBlock:
         jacobian: Float64Array,
         pieces_of: int | None,
     ) -> None:
-        """Add the rows of all elements of a table, evaluated side by side."""
         group, stated, shape = table.group, state_rows(table.group), (len(rows), len(table.integers))
         inputs = {WEIGHT: np.asarray(self.weight), **_inputs(table, stated, motion, data)}
         outputs = _outputs(stated)

@@ -214,7 +214,8 @@ class LimitReading:
         robot, dofs, dtype = self._robot, self._order.dofs, np.asarray(default).dtype
         if isinstance(given, Mapping):
             columns = {
-                self._dof(name): self._line(f"{what} of '{name}'", value, dtype) for name, value in given.items()
+                index_of(robot, "DOF", robot.dof_names, name): self._line(f"{what} of '{name}'", value, dtype)
+                for name, value in given.items()
             }
             found = np.full((max(map(len, columns.values()), default=1), robot.joint_dof_count), default)
             for dof, column in columns.items():
@@ -235,9 +236,6 @@ class LimitReading:
             return [name]
         joint = robot.joint_index(name)
         return list(robot.dof_names[robot.joint_qd_start[joint] : robot.joint_qd_start[joint + 1]])
-
-    def _dof(self, name: str) -> int:
-        return index_of(self._robot, "DOF", self._robot.dof_names, name)
 
     def _line(self, what: str, value: Any, dtype: Any) -> NDArray[Any]:
         """Read a number for all problems, or one for each, shape [1 or problems]."""

@@ -84,7 +84,7 @@ class NearSpheres:
 
     def use(self, worlds: CheckedWorlds) -> None:
         """Set the obstacles around each problem."""
-        self._data.use(worlds.worlds, worlds.number, worlds.enabled, worlds.attached, 0.0)
+        self._data.use(*worlds, 0.0)
 
     def of(self, joint_q: FloatArray, farthest: float) -> tuple[FloatArray, FloatArray]:
         """Return distances [m] below `farthest`, and their derivatives by every coordinate [m per rad or m]."""

@@ -129,7 +129,6 @@ class FreeCombinations:
         return IslandSolutions.read(core.robot, core.work.problems, done[0], batch.problem_count, wanted)
 
     def _first_free(self, solutions: IslandSolutions, worlds: CheckedWorlds, margin: float) -> FoundAnswers:
-        """Return the first free combination of each problem, from the solutions of its islands."""
         count, coordinates = len(solutions.found), solutions.joint_q.shape[2]
         chosen, is_free = np.zeros((count, coordinates)), np.zeros(count, dtype=bool)
         first, size = 0, FIRST_COMBINATIONS
@@ -147,14 +146,10 @@ class FreeCombinations:
     def _clearances(
         self, joint_q: NDArray[np.float64], owners: NDArray[np.intp], worlds: CheckedWorlds
     ) -> NDArray[np.float64]:
-        index = worlds.number if len(worlds.number) == 1 else worlds.number[owners]
-        enabled = worlds.enabled
-        if enabled is not None and len(enabled) > 1:
-            enabled = enabled[owners]
         core = self._core
         if self._data is None:
             self._data = CollisionData(core.model, core.lanes)
-        self._data.use(worlds.worlds, index, enabled, worlds.attached, 0.0)
+        self._data.use(*worlds.part(owners), 0.0)
         if self._verdict is None or len(joint_q) > self._capacity:
             self._capacity = 1 << (len(joint_q) - 1).bit_length()
             self._verdict = CollisionVerdict(core.model, self._data, self._capacity)

@@ -62,7 +62,6 @@ def advice(
 
 
 def _contact(result: ResultColumns, problem: int, names: Sequence[str]) -> str:
-    """Name the closest pair."""
     assert result.clearance is not None  # collision was checked
     assert result.closest is not None
     clearance = float(result.clearance[problem])
