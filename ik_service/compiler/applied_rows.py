@@ -11,6 +11,7 @@ import numpy as np
 from ik_service.compiler.chain import Chain, compose, constants, coordinate, quaternion_coordinate
 from ik_service.compiler.island_program import NO_OBJECTIVE, SECONDARY, TERTIARY, DataInput, StatedObjective, total
 from ik_service.mechanism.kinematic_robot import KinematicRobot
+from ik_service.mechanism.trees import moving_dofs
 from objectives.expression import Expression, ExpressionGraph, Scalar, functions, reachable
 from objectives.expression.element_table import Element
 from objectives.expression.frame_algebra import Frame
@@ -183,10 +184,10 @@ def _by_twists(
     robot, stated = scope.robot, state_rows(one.group)
     (element,), (own,) = one.elements, values
     moving = [moving_dofs(robot, body_of(robot, link)) for link in element.frames]
-    common = set.intersection(*moving) if stated.common_motion_cancels and moving else set()
+    common = np.all(moving, axis=0) & stated.common_motion_cancels
     for k, by_twist in enumerate(stated.frame_derivatives):
         parts = transplant(by_twist[row], own, scope.graph)
-        for dof in sorted(moving[k] - common):
+        for dof in np.flatnonzero(moving[k] & ~common).tolist():
             yield dof, parts
 
 
@@ -209,12 +210,3 @@ def _summed_by_twists(
     for body in sorted(behind.keys() - {-1}):
         for dof in range(int(robot.joint_qd_start[body]), int(robot.joint_qd_start[body + 1])):
             yield dof, behind[body]
-
-
-def moving_dofs(robot: KinematicRobot, body: int) -> set[int]:
-    """Give the DOFs that move a body."""
-    found: set[int] = set()
-    while body >= 0:
-        found |= set(range(int(robot.joint_qd_start[body]), int(robot.joint_qd_start[body + 1])))
-        body = int(robot.joint_parent[body])
-    return found

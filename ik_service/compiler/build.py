@@ -32,7 +32,6 @@ from ik_service.compiler.island_program import (
     total,
 )
 from ik_service.compiler.row_loops import split_loops
-from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from objectives.expression import Expression, ExpressionGraph, Scalar, maximum
 from objectives.expression.rows import ROW_TOLERANCES, state_rows
@@ -82,7 +81,9 @@ def build_program(signature: IslandSignature) -> IslandProgram:
     row_objective = tuple(one.objective for one in applied for _ in one.wanted)
     goals = [DataInput(f"goal{r}", NO_OBJECTIVE, GOAL, r) for r, k in enumerate(row_objective) if k < goal_count]
     multiplied = tuple(r for r, k in enumerate(row_objective) if has_multipliers and k in signature.constraints)
-    left = _less_goals(stated, goals, graph)
+    left = list(stated)
+    for goal in goals:
+        left[goal.column] = left[goal.column] - graph.variable(goal.name)
     for r in multiplied:
         left[r] = shifted[r] if r in shifted else left[r] + graph.variable(multiplier(r))
     pairs = list(zip(left, columns, strict=True))
@@ -163,13 +164,6 @@ def _levels(squares: Sequence[tuple[int, Expression]], scope: IslandScope) -> tu
     return tuple(levels)
 
 
-def _less_goals(rows: Sequence[Expression], goals: Sequence[DataInput], graph: ExpressionGraph) -> list[Expression]:
-    left = list(rows)
-    for goal in goals:
-        left[goal.column] = left[goal.column] - graph.variable(goal.name)
-    return left
-
-
 def _turns(quaternions: Sequence[int]) -> list[DataInput]:
     return [
         DataInput(f"turn{a}_{k}", NO_OBJECTIVE, TURN, TURN_WIDTH * q + k)
@@ -204,8 +198,7 @@ def _largest(values: Sequence[Expression]) -> Expression | None:
 
 
 def _quaternions(robot: KinematicRobot, dofs: Sequence[int]) -> tuple[int, ...]:
-    turning = [j for j, kind in enumerate(robot.joint_type) if JointType(kind).quaternion_offset is not None]
-    first = [int(robot.dof_active[robot.joint_qd_start[joint + 1] - 3]) for joint in turning]
+    first = [int(robot.dof_active[robot.joint_qd_start[joint + 1] - 3]) for joint in robot.quaternion_starts]
     return tuple(a for a in first if a in dofs)
 
 

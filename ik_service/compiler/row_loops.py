@@ -12,10 +12,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from ik_service.compiler.applied_rows import AppliedGroup, IslandScope, body_of, moving_dofs, transplant
+from ik_service.compiler.applied_rows import AppliedGroup, IslandScope, body_of, transplant
 from ik_service.compiler.chain import ORIGIN, compose, constants
 from ik_service.compiler.island_program import DataInput, IslandSignature, LoopKind, RowLoop
 from ik_service.mechanism.kinematic_robot import KinematicRobot
+from ik_service.mechanism.trees import moving_dofs
 from objectives.expression import Expression, ExpressionGraph, Scalar
 from objectives.expression.frame_algebra import (
     Frame,
@@ -175,12 +176,11 @@ class _Loop:
             own = keys[first]
             end = first + keys[first:].count(keys[first])
             moving = [moving_dofs(robot, body) for body in own]
-            cancels = state_rows(self.group).common_motion_cancels
-            common = set.intersection(*moving) if cancels else set[int]()
+            common = np.all(moving, axis=0) & state_rows(self.group).common_motion_cancels
             entries, columns = list[tuple[int, int, int, float]](), list[int]()
             for frame, dofs in enumerate(moving):
                 block, sign = (0, 1.0 - 2.0 * frame) if self._is_relative() else (TWIST * frame, 1.0)
-                for dof in sorted(dofs - common):
+                for dof in np.flatnonzero(dofs & ~common).tolist():
                     active = int(robot.dof_active[dof])
                     if active in place:
                         column = _place(columns, place[active])

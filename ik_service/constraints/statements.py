@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ik_service.kinematics.host_tangent import moving_dofs
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.loops import LoopConstraint
 from ik_service.mechanism.transforms import Float64Array, identity_transform, transform_multiply
+from ik_service.mechanism.trees import moving_dofs
 from objectives.expression import Expression, ExpressionGraph, Scalar, evaluate
 from objectives.expression.frame_algebra import Frame, quaternion, vector
 from objectives.expression.rows import RowGroup, RowInputs, by_twist

@@ -21,6 +21,7 @@ from ik_service.mechanism.transforms import (
     quaternion_multiply,
     transform_multiply,
 )
+from ik_service.mechanism.trees import moving_dofs
 from objectives.errors import InputError
 
 
@@ -183,12 +184,3 @@ def _folded(robot: KinematicRobot, jacobians: Float64Array) -> Float64Array:
         jacobians[..., robot.dof_leader[follower]] += robot.dof_multiplier[follower] * jacobians[..., follower]
         jacobians[..., follower] = 0.0
     return jacobians
-
-
-def moving_dofs(robot: KinematicRobot, body: int) -> NDArray[np.bool_]:
-    """Give a mask of the DOFs that move a body, shape [joint_dof_count]; none move the world, body -1."""
-    moving = np.zeros(robot.joint_dof_count, dtype=bool)
-    while body >= 0:
-        moving[robot.joint_qd_start[body] : robot.joint_qd_start[body + 1]] = True
-        body = int(robot.joint_parent[body])
-    return moving

@@ -134,3 +134,12 @@ def length_unit(robot: KinematicRobot) -> float:
     if size == 0.0 or 1.0 / USUAL_REACH <= size <= USUAL_REACH:
         return 1.0
     return math.ldexp(1.0, round(math.log2(size)))
+
+
+def moving_dofs(robot: KinematicRobot, body: int) -> NDArray[np.bool_]:
+    """Give a mask of the DOFs that move a body, shape [joint_dof_count]; none move the world, body -1."""
+    moving = np.zeros(robot.joint_dof_count, dtype=bool)
+    while body >= 0:
+        moving[robot.joint_qd_start[body] : robot.joint_qd_start[body + 1]] = True
+        body = int(robot.joint_parent[body])
+    return moving
