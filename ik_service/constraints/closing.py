@@ -3,7 +3,6 @@
 A sweep moves a coordinate step by step and closes loops at each step from the step before; long steps are divided.
 """
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -72,16 +71,19 @@ def assembly_modes(
     closed = np.flatnonzero(is_closed(first))
     attempts = ATTEMPTS * count
     drawn = robot.random_joint_q(rng, attempts)
-    for driven, own in _by_choice(following_dofs(rows, first.joint_q[closed], free, on[closed])):
-        chosen = closed[own]
+    driven_dofs, choice = np.unique(
+        following_dofs(rows, first.joint_q[closed], free, on[closed]), axis=0, return_inverse=True
+    )
+    for k, driven in enumerate(driven_dofs):
+        chosen = closed[choice.reshape(-1) == k]
         start = first.joint_q[chosen]
         others = other_starts(robot, start, driven, drawn)
         tried = close_from(ClosingProblem(rows, driven), others, np.repeat(on[chosen], attempts, axis=0))
         on_nearest_turns(robot, tried.joint_q, np.repeat(start, attempts, axis=0))
         found = np.concatenate([start[:, np.newaxis], tried.joint_q.reshape(len(chosen), attempts, -1)], axis=1)
         good = np.column_stack([np.ones(len(chosen), dtype=bool), is_closed(tried).reshape(len(chosen), attempts)])
-        for k, problem in enumerate(chosen):
-            distinct = _distinct(robot, found[k][good[k]])[:count]
+        for place, problem in enumerate(chosen):
+            distinct = _distinct(robot, found[place][good[place]])[:count]
             modes[problem, : len(distinct)], number[problem] = distinct, len(distinct)
     return modes, number
 
@@ -92,13 +94,6 @@ def following_dofs(rows: BoundedRows, joint_q: Float64Array, free: BoolArray, on
     own = (jacobian @ (coupling_matrix(rows.robot) * free)) * on[:, : jacobian.shape[1], np.newaxis]
     chosen = [dependent_columns(one, int(rank)) for one, rank in zip(own, ranks(own), strict=True)]
     return np.array(chosen, dtype=bool).reshape(len(joint_q), len(free))
-
-
-def _by_choice(chosen: BoolArray) -> Iterator[tuple[BoolArray, NDArray[np.intp]]]:
-    """Give each distinct line, and the indices of the lines equal to it."""
-    lines, which = np.unique(chosen, axis=0, return_inverse=True)
-    for k, line in enumerate(lines):
-        yield line, np.flatnonzero(which.reshape(-1) == k)
 
 
 def other_starts(robot: KinematicRobot, start: Float64Array, free: BoolArray, drawn: Float64Array) -> Float64Array:

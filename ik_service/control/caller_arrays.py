@@ -230,20 +230,18 @@ class CallerArrays:
         if start is None:
             return None
         self._read(self._joint_q, start, self._order.coordinates)
-        return self._read_unmoved() if self._unmoved.size else None
+        if not self._unmoved.size:
+            return None
+        given, last = self._arrays.joint_q.host[:, self._unmoved], self._arrays.answers["joint_q_out"].host
+        known = np.abs(given) <= NUMBER_MAX
+        last[:, self._unmoved] = np.where(known, given, last[:, self._unmoved])
+        return np.asarray(~known.all(axis=1))
 
     def _read(self, host: NDArray[Any], values: NDArray[Any], columns: NDArray[np.intp]) -> None:
         if self._order.is_own:
             host[...] = values
         else:
             host[:, columns] = values
-
-    def _read_unmoved(self) -> NDArray[np.bool_]:
-        """Copy coordinates not moved by any island; return the robots with a non-finite one."""
-        given, last = self._arrays.joint_q.host[:, self._unmoved], self._arrays.answers["joint_q_out"].host
-        known = np.abs(given) <= NUMBER_MAX
-        last[:, self._unmoved] = np.where(known, given, last[:, self._unmoved])
-        return np.asarray(~known.all(axis=1))
 
     def write_in_order(self) -> None:
         """Write the answers in the caller's order of joints if different from the robot's order."""

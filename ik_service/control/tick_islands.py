@@ -128,8 +128,7 @@ def lanes_on(device: wp.Device, robots: int) -> Lanes:
     """Return the packets for ticks of robots, always float64.
 
     On a CPU, more robots than one packet holds share packets of twice the width, which hide more latency: a quarter
-    less
-    time for 64 robots with AVX-512, a twentieth less with AVX2.
+    less time for 64 robots with AVX-512, a twentieth less with AVX2.
     """
     if device.is_cuda:
         return Lanes(1, "float64")

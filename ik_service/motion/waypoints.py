@@ -116,7 +116,8 @@ class Waypoints:
 
     def successes(self, result: IKResult) -> NDArray[np.bool_]:
         """Return the successful groups of joints, bool [n, groups]; all fail if links are in contact."""
-        of_tree = tree_success(result)
+        island = result.islands.tree_island  # -1 for trees without rows, which succeed
+        of_tree = np.take_along_axis(result.islands.success, np.maximum(island, 0), axis=1) | (island < 0)
         if result.clearance is not None:
             least = self.options.margin
             of_tree = of_tree & ((result.clearance > 0.0) & (result.clearance >= least))[:, np.newaxis]
@@ -138,10 +139,3 @@ class Waypoints:
             dofs = np.flatnonzero(np.isin(trees.dof_treeid, chosen))
             groups.append(Group(chosen, coordinates, JointMetric(self.robot, dofs.tolist())))
         return replace(self, groups=tuple(groups))
-
-
-def tree_success(result: IKResult) -> NDArray[np.bool_]:
-    """Return the success of each tree's island, bool [n, trees]; True for trees without rows."""
-    island = result.islands.tree_island
-    found = np.take_along_axis(result.islands.success, np.maximum(island, 0), axis=1)
-    return np.asarray(found | (island < 0))

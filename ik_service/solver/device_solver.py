@@ -4,7 +4,7 @@ arrays of a caller -> staging arrays -> launches of a solve, recorded without co
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -45,12 +45,7 @@ if TYPE_CHECKING:
 
 GRAPHS_MAX = 32
 
-ArraysKey = tuple[object, ...]
-
-
-def arrays_key(arrays: "Iterable[wp.array[Any] | None]") -> ArraysKey:
-    """Return the key of launches with these arrays: addresses, shapes and types."""
-    return tuple(None if one is None else (one.ptr, one.shape, one.strides, one.dtype) for one in arrays)
+ArraysKey = tuple[object, ...]  # addresses, shapes and types of arrays of a caller
 
 
 class ArrayGraphs:
@@ -212,7 +207,8 @@ class DeviceSolver:
                 if motion is not None:
                     motion.launch(work, count, *(found[name] for name in DERIVED))
 
-            key = arrays_key([*by_position, *by_orientation, start, *found.values()])
+            arrays = (*by_position, *by_orientation, start, *found.values())
+            key = tuple(None if one is None else (one.ptr, one.shape, one.strides, one.dtype) for one in arrays)
             prepared = self._graphs.run(key, partial(self._core.engine.prepare, work, settings), launch)
         if device.is_capturing:
             self._recorded += [prepared.run, motion]

@@ -96,7 +96,12 @@ class Recording:
         if parts not in self._recorded:
             self._recorded[parts] = [self._record(part, parts) for part in range(parts)]
         launches = partial(self._run, self._recorded[parts], count)
-        if is_captured or parts > 1 or not self._is_frequent(count):
+        if is_captured or parts > 1:
+            return launches
+        if len(self._uses) >= COUNTS_MAX:
+            self._uses.clear()
+        self._uses[count] += 1
+        if self._uses[count] <= USES_MIN:
             return launches
         with recording() as may_record:
             if not may_record:
@@ -107,12 +112,6 @@ class Recording:
         if len(self._graphs) > GRAPHS_MAX:
             self._graphs.popitem(last=False)
         return replay
-
-    def _is_frequent(self, count: int) -> bool:
-        if len(self._uses) >= COUNTS_MAX:
-            self._uses.clear()
-        self._uses[count] += 1
-        return self._uses[count] > USES_MIN
 
     def _run(self, parts: Sequence[PartLaunches], count: int) -> None:
         if len(parts) > 1:

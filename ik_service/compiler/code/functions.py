@@ -45,11 +45,6 @@ _SERIES: Mapping[str, tuple[Callable[[int], float], float, float, float]] = {
 }
 
 
-def has_function(operation: Operation) -> bool:
-    """Return whether this module has the function of an operation."""
-    return operation in _LIBRARY
-
-
 def function_lines(lanes: Lanes, operation: Operation, operands: Sequence[str], name: str) -> list[str]:
     """Write the statements of a function of packets; `name` is the result's variable, and a prefix of others."""
     if lanes.width == 1:
@@ -259,7 +254,7 @@ def statements(lanes: Lanes, outputs: Sequence[Expression], names: MutableMappin
             names[node] = lanes.number(node.value)
         elif node.operation is Operation.VARIABLE:
             names[node] = node.name
-        elif has_function(node.operation):
+        elif node.operation in _LIBRARY:
             operands = [packet(lanes, operand, names) for operand in node.operands]
             names[node] = f"t{node.index}"
             lines += function_lines(lanes, node.operation, operands, names[node])

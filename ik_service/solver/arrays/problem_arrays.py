@@ -71,11 +71,6 @@ def begin_search(searches: Searches, settings: wp.array[wp.int32], p: int, islan
     searches.counted[p, island] = 0
 
 
-def allocate_searches(capacity: int, tree_count: int, device: wp.Device) -> Any:
-    """Return `Searches` for `capacity` problems."""
-    return zeroed(Searches, device, (capacity, tree_count))
-
-
 @wp.func
 @typing.no_type_check
 def mark_deadline(best: BestAttempts, p: int, island: int):
@@ -173,7 +168,7 @@ class Problems:
         self.unused_joint_q = wp.zeros_like(self.start_joint_q)
         # the best attempt of every problem and island so far
         self.best = allocate_attempts(capacity, model.joint_coord_count, structure.tree_count, model.device)
-        self.searches = allocate_searches(capacity, structure.tree_count, model.device)
+        self.searches = zeroed(Searches, model.device, shape)
 
     def record_discovery(self, rows: Rows, weights: "Sequence[wp.array[Any] | None]", *, join: bool) -> list[wp.Launch]:
         """Record launches, of the problem count, to find the islands from the weights in the arrays."""
