@@ -6,12 +6,12 @@ from enum import IntEnum
 from numbers import Real
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ik_service.collision.body_spheres import slides_and_turns
 from ik_service.collision.world import World
 from ik_service.mechanism.configuration import dof_values
 from ik_service.mechanism.coupling import mapped_limits
+from ik_service.mechanism.transforms import Float64Array
 from ik_service.robots import RobotModel
 from objectives import InputError
 
@@ -36,7 +36,6 @@ class LimitKind(IntEnum):
 
 
 KINDS = {kind.name: kind.value for kind in LimitKind}
-Float64Array = NDArray[np.float64]
 TURN_STEP_MAX = 3.0  # largest rotation of a joint per tick [rad] for rolling wheels: half a turn or more is ambiguous
 
 

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.mechanism.configuration import dof_values
+from ik_service.mechanism.transforms import Float64Array
 from ik_service.motion.metric import CHANGE_ROUNDING, JointMetric
 from ik_service.robots import RobotModel
 from ik_service.solver.lm.status import STATUS_WORDS, IKStatus
 from objectives import InputError
-
-Float64Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
