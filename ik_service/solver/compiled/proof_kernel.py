@@ -21,8 +21,8 @@ from ik_service.compiler.closed_form import ProofSource, arm_of, nominal_arm
 from ik_service.kernels.kernel_loading import unload_with
 from ik_service.kernels.typed_warp import reference_to
 from ik_service.mechanism.kinematic_robot import KinematicRobot
-from ik_service.solver.arrays.problem_arrays import Searches
 from ik_service.solver.arrays.parts import first_place
+from ik_service.solver.arrays.problem_arrays import Searches
 from ik_service.solver.compiled.iteration import cpu_options
 from ik_service.solver.lm.codes import KEEP_ALL, PROOF_BY_INTERVALS, PROOF_BY_SEARCH, PROOF_BY_SHELL, SEEDS
 from ik_service.solver.lm.ranking import FAILED, IMPRECISE
