@@ -23,23 +23,14 @@ LINE_EVERY_S = 10.0
 
 @dataclass(frozen=True)
 class BulkOptions:
-    """Options of bulk jobs only.
+    """Options of bulk jobs only."""
 
-    Attributes:
-        ray: Address of a Ray cluster, "auto", "local", or None for this process.
-        workers: Most workers on Ray, or threads of this process.
-        result_format: "parquet", "npz", or None for the first.
-        columns: Columns to read; empty for all known columns of the file.
-        part_rows: Most problems of a part.
-        mark_faulty: Whether faulty problems are marked.
-    """
-
-    ray: str | None = None
-    workers: int | None = None
-    result_format: str | None = None
-    columns: tuple[str, ...] = ()
-    part_rows: int = PART_ROWS
-    mark_faulty: bool = False
+    ray: str | None = None  # address of a Ray cluster, "auto", "local", or None for this process
+    workers: int | None = None  # most workers on Ray, or threads of this process
+    result_format: str | None = None  # "parquet", "npz", or None for the first
+    columns: tuple[str, ...] = ()  # columns to read; empty for all known columns of the file
+    part_rows: int = PART_ROWS  # most problems of a part
+    mark_faulty: bool = False  # whether faulty problems are marked
 
 
 def is_bulk(targets: Sequence[Path], output: Path | None, options: BulkOptions) -> bool:

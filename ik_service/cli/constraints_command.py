@@ -15,35 +15,20 @@ from objectives.errors import InputError
 
 @dataclass(frozen=True)
 class ConstraintReport:
-    """The constraints of a robot, and its mobility with loops closed from mid-range.
+    """The constraints of a robot, and its mobility with loops closed from mid-range."""
 
-    Attributes:
-        robot: Name of the robot.
-        constraints: Name, joint, links and number of rows of each constraint.
-        warnings: Ignored elements of the robot's file.
-        status: Whether the loops could be closed.
-        constraint_error: Largest row of each constraint there [m or rad].
-        joint_q: Coordinates there [rad or m], by name.
-        closing_joint_q: Coordinates of the closing joints there [rad or m], by name.
-        rank: Independent rows.
-        independent: DOFs that drive the mechanism.
-        dependent: DOFs given by the independent DOFs.
-        redundant_rows: Rows that depend linearly on earlier rows.
-        conflicting_rows: Redundant rows in conflict with earlier rows.
-    """
-
-    robot: str
-    constraints: list[dict[str, Any]]
-    warnings: tuple[str, ...]
-    status: str
-    constraint_error: list[float]
-    joint_q: dict[str, float]
-    closing_joint_q: dict[str, float]
-    rank: int
-    independent: tuple[str, ...]
-    dependent: tuple[str, ...]
-    redundant_rows: list[str]
-    conflicting_rows: list[str]
+    robot: str  # name of the robot
+    constraints: list[dict[str, Any]]  # name, joint, links and number of rows of each constraint
+    warnings: tuple[str, ...]  # ignored elements of the robot's file
+    status: str  # whether the loops could be closed
+    constraint_error: list[float]  # largest row of each constraint there [m or rad]
+    joint_q: dict[str, float]  # coordinates there [rad or m], by name
+    closing_joint_q: dict[str, float]  # coordinates of the closing joints there [rad or m], by name
+    rank: int  # independent rows
+    independent: tuple[str, ...]  # DOFs that drive the mechanism
+    dependent: tuple[str, ...]  # DOFs given by the independent DOFs
+    redundant_rows: list[str]  # rows that depend linearly on earlier rows
+    conflicting_rows: list[str]  # redundant rows in conflict with earlier rows
 
 
 def print_constraints(name: str, *, as_json: bool) -> None:

@@ -19,29 +19,17 @@ POSITION_ALONE = (1.0, 1.0, 1.0, 0.0, 0.0, 0.0)  # weights of rows
 
 @dataclass(frozen=True)
 class ExportJob:
-    """An export to make.
+    """An export to make."""
 
-    Attributes:
-        robot: Built-in name or path.
-        links: Links with a pose target each; empty for the only leaf link.
-        folder: Output folder.
-        entries: Entry points to export, of ENTRIES; empty for all.
-        prefix: Prefix of names in C; None takes the robot's name.
-        orientations: Whether targets have orientations, or only positions.
-        target: CPU level; None takes IK_SERVICE_CPU_TARGET, else the portable level.
-        world: File of a world with obstacles; None for none.
-        problem_count: Targets for the example program.
-    """
-
-    robot: str
-    links: tuple[str, ...]
-    folder: Path
-    entries: tuple[str, ...]
-    prefix: str | None
-    orientations: bool
-    target: str | None
-    world: Path | None
-    problem_count: int
+    robot: str  # built-in name or path
+    links: tuple[str, ...]  # links with a pose target each; empty for the only leaf link
+    folder: Path  # output folder
+    entries: tuple[str, ...]  # entry points to export, of ENTRIES; empty for all
+    prefix: str | None  # prefix of names in C; None takes the robot's name
+    orientations: bool  # whether targets have orientations, or only positions
+    target: str | None  # CPU level; None takes IK_SERVICE_CPU_TARGET, else the portable level
+    world: Path | None  # file of a world with obstacles; None for none
+    problem_count: int  # targets for the example program
 
 
 def write_export(job: ExportJob) -> None:

@@ -17,19 +17,12 @@ from objectives.errors import InputError
 
 @dataclass(frozen=True)
 class TreeReport:
-    """The kinematic trees of a robot.
+    """The kinematic trees of a robot."""
 
-    Attributes:
-        robot: Name of the robot.
-        trees: Joints of each tree.
-        static_links: Links that no active joint moves.
-        locked_joints: Joints without an active DOF.
-    """
-
-    robot: str
-    trees: tuple[tuple[str, ...], ...]
-    static_links: tuple[str, ...]
-    locked_joints: tuple[str, ...]
+    robot: str  # name of the robot
+    trees: tuple[tuple[str, ...], ...]  # joints of each tree
+    static_links: tuple[str, ...]  # links that no active joint moves
+    locked_joints: tuple[str, ...]  # joints without an active DOF
 
     def __str__(self) -> str:
         """Return the report as lines of text."""

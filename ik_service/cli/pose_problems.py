@@ -16,19 +16,12 @@ TOLERANCES = ((5e-3, 5e-2), (1e-3, 1e-2), (1e-5, 1e-4))
 
 @dataclass(frozen=True)
 class PoseProblems:
-    """Pose targets of several links, reachable by one configuration.
-
-    Attributes:
-        robot: The robot.
-        links: The links.
-        positions: In the world frame [m], shape [n, links, 3].
-        orientations_xyzw: In the world frame, shape [n, links, 4].
-    """
+    """Pose targets of several links, reachable by one configuration."""
 
     robot: RobotModel
     links: tuple[str, ...]
-    positions: Float64Array
-    orientations_xyzw: Float64Array
+    positions: Float64Array  # in the world frame [m], shape [n, links, 3]
+    orientations_xyzw: Float64Array  # in the world frame, shape [n, links, 4]
 
     @classmethod
     def random(cls, robot: RobotModel, links: Sequence[str], count: int, random_seed: int) -> "PoseProblems":

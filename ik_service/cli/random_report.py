@@ -36,41 +36,23 @@ class Quantiles:
 
 @dataclass(frozen=True)
 class RandomSolveReport:
-    """Report on a solve of random reachable targets.
+    """Report on a solve of random reachable targets."""
 
-    Attributes:
-        robot: Name of the robot.
-        links: Links that had targets.
-        problem_count: Number of problems.
-        seed: Seed of the targets and of the start configurations.
-        solved: Problems with success.
-        confirmed: Successes confirmed by forward kinematics in float64 on the host, inside the limits.
-        success_rate: Solved over all.
-        status: Number of problems by status.
-        position_error_m: Worst over the targets [m].
-        orientation_error_rad: Worst over the targets [rad].
-        iterations: Iterations of the winning start.
-        time_per_problem_us: Wall time of the second run over the number of problems [us].
-        engine: Engine that ran.
-        seeds: Start configurations available to each problem.
-        device: Device of the solve.
-    """
-
-    robot: str
-    links: tuple[str, ...]
-    problem_count: int
-    seed: int
-    solved: int
-    confirmed: int
-    success_rate: float
-    status: dict[str, int]
-    position_error_m: Quantiles
-    orientation_error_rad: Quantiles
-    iterations: Quantiles
-    time_per_problem_us: float
-    engine: str
-    seeds: int
-    device: str
+    robot: str  # name of the robot
+    links: tuple[str, ...]  # links that had targets
+    problem_count: int  # number of problems
+    seed: int  # seed of the targets and of the start configurations
+    solved: int  # problems with success
+    confirmed: int  # successes confirmed by forward kinematics in float64 on the host, inside the limits
+    success_rate: float  # solved over all
+    status: dict[str, int]  # number of problems by status
+    position_error_m: Quantiles  # worst over the targets [m]
+    orientation_error_rad: Quantiles  # worst over the targets [rad]
+    iterations: Quantiles  # iterations of the winning start
+    time_per_problem_us: float  # wall time of the second run over the number of problems [us]
+    engine: str  # engine that ran
+    seeds: int  # start configurations available to each problem
+    device: str  # device of the solve
 
 
 def random_request(robot: RobotModel, links: Sequence[str], problem_count: int, seed: int) -> SolveRequest:

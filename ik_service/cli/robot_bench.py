@@ -28,29 +28,17 @@ TYPICAL = TOLERANCES[1]
 
 @dataclass(frozen=True, kw_only=True)
 class BenchPlan:
-    """A measurement to make.
-
-    Attributes:
-        robot: The robot.
-        links: Links with a pose target each.
-        count: Number of targets.
-        batch: Targets of a call; None takes all at once.
-        random_seed: Seed of the targets.
-        threads: Threads to compare with one thread; None takes as many as there are cores.
-        staged: Whether to measure the staged engine too.
-        repeats: Repetitions of each measurement.
-        device: "auto", "cpu", "cuda" or one CUDA device.
-    """
+    """A measurement to make."""
 
     robot: RobotModel
-    links: tuple[str, ...]
-    count: int = 10_000
-    batch: int | None = None
-    random_seed: int = 0
-    threads: int | None = None
-    staged: bool = False
-    repeats: int = 7
-    device: str = "auto"
+    links: tuple[str, ...]  # links with a pose target each
+    count: int = 10_000  # number of targets
+    batch: int | None = None  # targets of a call; None takes all at once
+    random_seed: int = 0  # seed of the targets
+    threads: int | None = None  # threads to compare with one thread; None takes as many as there are cores
+    staged: bool = False  # whether to measure the staged engine too
+    repeats: int = 7  # repetitions of each measurement
+    device: str = "auto"  # "auto", "cpu", "cuda" or one CUDA device
 
     def __post_init__(self) -> None:
         """Refuse plans without a possible measurement."""
@@ -76,27 +64,16 @@ class Spread:
 
 @dataclass(frozen=True)
 class Batches:
-    """Batches of targets by one engine at one tolerance.
-
-    Attributes:
-        engine: The engine.
-        clock: Clock of the measurement: "cpu" time of the one thread, or "wall" time on a GPU.
-        count: Targets.
-        position_tolerance_m: Tolerance [m].
-        orientation_tolerance_rad: Tolerance [rad].
-        solved_share: Share of answers accepted by the float64 judge.
-        false_successes: Answers reported as success but rejected by the judge.
-        us_per_target: Time per target [us].
-    """
+    """Batches of targets by one engine at one tolerance."""
 
     engine: str
-    clock: Literal["cpu", "wall"]
+    clock: Literal["cpu", "wall"]  # clock of the measurement: "cpu" time of the one thread, or "wall" time on a GPU
     count: int
-    position_tolerance_m: float
-    orientation_tolerance_rad: float
-    solved_share: float
-    false_successes: int
-    us_per_target: Spread
+    position_tolerance_m: float  # tolerance [m]
+    orientation_tolerance_rad: float  # tolerance [rad]
+    solved_share: float  # share of answers accepted by the float64 judge
+    false_successes: int  # answers reported as success but rejected by the judge
+    us_per_target: Spread  # time per target [us]
 
 
 @dataclass(frozen=True)
@@ -120,27 +97,16 @@ class ThreadSpeedup:
 
 @dataclass(frozen=True)
 class BenchReport:
-    """The measured figures.
+    """The measured figures."""
 
-    Attributes:
-        robot: Name of the robot.
-        links: Links with a pose target each.
-        device: Device of the measurement.
-        batch: Targets of a call.
-        random_seed: Seed of the targets.
-        batches: Figures per engine and tolerance.
-        latency: Latency of one target.
-        threads: Speedup by threads; None on one core or a GPU.
-    """
-
-    robot: str
-    links: tuple[str, ...]
-    device: str
-    batch: int
-    random_seed: int
-    batches: tuple[Batches, ...]
-    latency: Latency
-    threads: ThreadSpeedup | None
+    robot: str  # name of the robot
+    links: tuple[str, ...]  # links with a pose target each
+    device: str  # device of the measurement
+    batch: int  # targets of a call
+    random_seed: int  # seed of the targets
+    batches: tuple[Batches, ...]  # figures per engine and tolerance
+    latency: Latency  # latency of one target
+    threads: ThreadSpeedup | None  # speedup by threads; None on one core or a GPU
 
 
 def run_bench(plan: BenchPlan, tell: Callable[[str], None] = lambda _: None) -> BenchReport:

@@ -121,27 +121,17 @@ class ServiceServer(uvicorn.Server):
 
 
 class WorkerReady(NamedTuple):
-    """Message of a ready worker.
+    """Message of a ready worker."""
 
-    Attributes:
-        device: Device of its solver.
-        example: A request to try.
-    """
-
-    device: str
-    example: Example
+    device: str  # device of its solver
+    example: Example  # a request to try
 
 
 class WorkerFailed(NamedTuple):
-    """A worker cannot start.
+    """A worker cannot start."""
 
-    Attributes:
-        reason: Text of the error.
-        is_input: Whether a setting is to blame.
-    """
-
-    reason: str
-    is_input: bool
+    reason: str  # text of the error
+    is_input: bool  # whether a setting is to blame
 
 
 class WorkerServer(ServiceServer):

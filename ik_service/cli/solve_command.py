@@ -29,22 +29,14 @@ ADVICE_LINES = 5
 
 @dataclass(frozen=True)
 class Job:
-    """Options of both forms of the command.
+    """Options of both forms of the command."""
 
-    Attributes:
-        robot: Built-in name or path.
-        links: Given links; empty for the default link.
-        device: Device of the solve.
-        options: Solver options of the caller.
-        world: File of a world; None for the world of a .json file, if any.
-        joint_limits: Requested limits of joints, NAME=LOWER:UPPER each, in addition to the limits of a .json file.
-    """
-
-    robot: str
-    links: tuple[str, ...]
-    device: str
-    options: Mapping[str, object]
-    world: Path | None = None
+    robot: str  # built-in name or path
+    links: tuple[str, ...]  # given links; empty for the default link
+    device: str  # device of the solve
+    options: Mapping[str, object]  # solver options of the caller
+    world: Path | None = None  # file of a world; None for the world of a .json file, if any
+    # requested limits of joints, NAME=LOWER:UPPER each, in addition to the limits of a .json file
     joint_limits: tuple[str, ...] = ()
 
     def with_options(self, robot: RobotModel, request: SolveRequest) -> SolveRequest:

@@ -37,40 +37,25 @@ Pairs that are left out are never checked. Smaller spheres touch less: --stands-
 
 @dataclass(frozen=True)
 class SpheresJob:
-    """A robot whose links get spheres, with the options.
+    """A robot whose links get spheres, with the options."""
 
-    Attributes:
-        robot: A built-in robot or the path of a file.
-        output: File to write.
-        stands_out: Largest overhang of a sphere [m]; None for 15 % of the least width of a link, at least 5 mm.
-        looks_out: Largest distance of an uncovered point of a link from the spheres [m].
-        packages: Search folders for packages of meshes.
-        free: Configurations known to be free of contact: comma-separated coordinates, or names.
-        picture: SVG file to write; None for none.
-    """
-
-    robot: str
-    output: Path
+    robot: str  # a built-in robot or the path of a file
+    output: Path  # file to write
+    # largest overhang of a sphere [m]; None for 15 % of the least width of a link, at least 5 mm
     stands_out: float | None = None
-    looks_out: float = 0.0
-    packages: tuple[Path, ...] = ()
-    free: tuple[str, ...] = ()
-    picture: Path | None = None
+    looks_out: float = 0.0  # largest distance of an uncovered point of a link from the spheres [m]
+    packages: tuple[Path, ...] = ()  # search folders for packages of meshes
+    free: tuple[str, ...] = ()  # configurations known to be free of contact: comma-separated coordinates, or names
+    picture: Path | None = None  # SVG file to write; None for none
 
 
 @dataclass(frozen=True)
 class Covering:
-    """Spheres of a robot, and the covered solids.
+    """Spheres of a robot, and the covered solids."""
 
-    Attributes:
-        robot: The robot, with the collision model.
-        solids: The solids, by link.
-        figures: Quality of the covering, by link.
-    """
-
-    robot: RobotModel
-    solids: Mapping[str, Solid]
-    figures: Mapping[str, CoveringFigures]
+    robot: RobotModel  # the robot, with the collision model
+    solids: Mapping[str, Solid]  # the solids, by link
+    figures: Mapping[str, CoveringFigures]  # quality of the covering, by link
 
     @property
     def model(self) -> CollisionModel:

@@ -29,46 +29,30 @@ OBJECT_SUFFIXES = (".o", ".cubin", ".ptx")  # of compiled code in the cache
 
 @dataclass(frozen=True)
 class WarmUpReport:
-    """Report on compilation for pose targets of a robot's links.
+    """Report on compilation for pose targets of a robot's links."""
 
-    Attributes:
-        robot: Name of the robot.
-        links: Links with a pose target each, solved together.
-        engine: Engine of the solve.
-        device: Device of the kernels.
-        compiled: Number of compiled kernel modules; other modules were in the cache.
-        seconds: Time, including loading of the robot and a solve [s].
-    """
-
-    robot: str
-    links: tuple[str, ...]
-    engine: str
-    device: str
-    compiled: int
-    seconds: float
+    robot: str  # name of the robot
+    links: tuple[str, ...]  # links with a pose target each, solved together
+    engine: str  # engine of the solve
+    device: str  # device of the kernels
+    compiled: int  # number of compiled kernel modules; other modules were in the cache
+    seconds: float  # time, including loading of the robot and a solve [s]
 
 
 @dataclass(frozen=True)
 class WarmUpJob:
-    """The kinds of targets to compile for.
+    """The kinds of targets to compile for."""
 
-    Attributes:
-        names: Built-in names or paths; empty for all built-in robots, for GPU architectures only robots without
-            constraints: code for each rod of a mechanism would fill an image.
-        links: Links with pose targets together; empty for every leaf link alone, then all together. For GPU
-            architectures without names: the last leaf link, then all together.
-        device: Device to compile for.
-        architectures: GPU architectures to compile for instead, such as 90; no such GPU is needed.
-        position_only: Whether targets are positions without orientations.
-        float64: Whether to compile also the kernels of precision="float64", best_of and solutions.
-    """
-
+    # built-in names or paths; empty for all built-in robots, for GPU architectures only robots without
+    # constraints: code for each rod of a mechanism would fill an image
     names: Sequence[str] = ()
+    # links with pose targets together; empty for every leaf link alone, then all together. For GPU architectures
+    # without names: the last leaf link, then all together.
     links: Sequence[str] = ()
-    device: str = "auto"
-    architectures: Sequence[int] = ()
-    position_only: bool = False
-    float64: bool = False
+    device: str = "auto"  # device to compile for
+    architectures: Sequence[int] = ()  # GPU architectures to compile for instead, such as 90; no such GPU is needed
+    position_only: bool = False  # whether targets are positions without orientations
+    float64: bool = False  # whether to compile also the kernels of precision="float64", best_of and solutions
 
 
 def print_warm_up(job: WarmUpJob, *, as_json: bool) -> None:

@@ -44,25 +44,15 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Scaled copies of one mesh.
-
-    Attributes:
-        mesh: The mesh.
-        body: Body of each part, -1 for the world, shape [parts].
-        X_body: `T_body_part` [m, xyzw], shape [parts, 7].
-        scales: Scale of the mesh along its axes [m], shape [parts, 3].
-        role: `Role` of each part, shape [parts].
-        index: DOF of a disc; link of a tip, a mesh or a sphere; -1 for other parts, shape [parts].
-        link: Link of each part, for a disc the link turned by the joint; -1 for spheres, shape [parts].
-    """
+    """Scaled copies of one mesh."""
 
     mesh: Mesh
-    body: NDArray[np.int64]
-    X_body: Float64Array
-    scales: Float64Array
-    role: NDArray[np.int64]
-    index: NDArray[np.int64]
-    link: NDArray[np.int64]
+    body: NDArray[np.int64]  # body of each part, -1 for the world, shape [parts]
+    X_body: Float64Array  # `T_body_part` [m, xyzw], shape [parts, 7]
+    scales: Float64Array  # scale of the mesh along its axes [m], shape [parts, 3]
+    role: NDArray[np.int64]  # `Role` of each part, shape [parts]
+    index: NDArray[np.int64]  # DOF of a disc; link of a tip, a mesh or a sphere; -1 for other parts, shape [parts]
+    link: NDArray[np.int64]  # link of each part, for a disc the link turned by the joint; -1 for spheres, shape [parts]
 
     def poses(self, bodies: Float64Array) -> Float64Array:
         """Return where the parts are in the world frame [m, xyzw], shape [n, parts, 7], from `placed_bodies`."""

@@ -57,19 +57,12 @@ STARTS: Mapping[str, Mapping[str, float]] = {
 
 @dataclass(frozen=True, eq=False)
 class TargetState:
-    """A target of a visitor.
-
-    Attributes:
-        link: The link.
-        pose: In the world frame [m, xyzw], shape [7].
-        free: Free axes, of `ROTATIONS`.
-        is_on: Whether the target is active.
-    """
+    """A target of a visitor."""
 
     link: str
-    pose: Float64Array
-    free: tuple[str, ...] = ()
-    is_on: bool = True
+    pose: Float64Array  # in the world frame [m, xyzw], shape [7]
+    free: tuple[str, ...] = ()  # free axes, of `ROTATIONS`
+    is_on: bool = True  # whether the target is active
 
 
 class PosedRobot:

@@ -31,19 +31,12 @@ class PageError(IKError):
 
 @dataclass(frozen=True, eq=False)
 class AskedTarget:
-    """Target of a link in each of n problems.
+    """Target of a link in each of n problems."""
 
-    Attributes:
-        link: Name of the link.
-        positions: In the world frame [m], shape [n, 3].
-        orientations_xyzw: In the world frame, shape [n, 4].
-        free: Free axes, of `ROTATIONS`; with all three the orientation does not count.
-    """
-
-    link: str
-    positions: Float64Array
-    orientations_xyzw: Float64Array
-    free: tuple[str, ...] = ()
+    link: str  # name of the link
+    positions: Float64Array  # in the world frame [m], shape [n, 3]
+    orientations_xyzw: Float64Array  # in the world frame, shape [n, 4]
+    free: tuple[str, ...] = ()  # free axes, of `ROTATIONS`; with all three the orientation does not count
 
     @property
     def turns_freely(self) -> bool:
@@ -53,25 +46,16 @@ class AskedTarget:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Question:
-    """A batch of n problems.
+    """A batch of n problems."""
 
-    Attributes:
-        robot: Name of the robot.
-        targets: Targets of its links.
-        initial_joint_q: Starts of the problems, shape [n, joint_coord_count]; None is the solver's own.
-        frozen: Names of DOFs fixed at their value in the start.
-        opened: Names of disabled constraints.
-        options: Options by their names in an HTTP request.
-        objects: Obstacles, as `objects` of a world in an HTTP request.
-    """
-
-    robot: str
-    targets: tuple[AskedTarget, ...]
+    robot: str  # name of the robot
+    targets: tuple[AskedTarget, ...]  # targets of its links
+    # starts of the problems, shape [n, joint_coord_count]; None is the solver's own
     initial_joint_q: NDArray[Any] | None = None
-    frozen: tuple[str, ...] = ()
-    opened: tuple[str, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
-    objects: Mapping[str, Any] = field(default_factory=dict)
+    frozen: tuple[str, ...] = ()  # names of DOFs fixed at their value in the start
+    opened: tuple[str, ...] = ()  # names of disabled constraints
+    options: Mapping[str, Any] = field(default_factory=dict)  # options by their names in an HTTP request
+    objects: Mapping[str, Any] = field(default_factory=dict)  # obstacles, as `objects` of a world in an HTTP request
 
     @property
     def poses(self) -> tuple[list[Float64Array], list[Float64Array | None]]:
@@ -90,58 +74,33 @@ class Question:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Answer:
-    """The answers to n problems.
+    """The answers to n problems."""
 
-    Attributes:
-        joint_q: Configurations [rad or m], shape [n, joint_coord_count].
-        success: Whether every target is met, shape [n].
-        status: How each problem ended, such as "converged".
-        position_error: [m], shape [n, targets]; NaN where the position does not count.
-        orientation_error: [rad], shape [n, targets]; NaN where the orientation does not count.
-        iterations: Shape [n].
-        active_limits: DOFs at a limit, shape [n, joint_dof_count].
-        advice: Advice for the first problem, in words.
-        closest: Closest pair in the first problem; None where collision is not checked.
-        clearance: Distance of the closest pair [m], shape [n]; inf where no contact is possible.
-        solutions: Distinct solutions of the first problem, shape [k, joint_coord_count].
-        solve_ms: Time of the solve [ms].
-        total_ms: Time from question to answer, measured by the page [ms].
-        ran_on: Engine and device.
-    """
-
-    joint_q: NDArray[Any]
-    success: NDArray[np.bool_]
-    status: tuple[str, ...]
-    position_error: Float64Array
-    orientation_error: Float64Array
-    iterations: NDArray[Any]
-    active_limits: NDArray[np.bool_]
-    advice: str
-    closest: tuple[str, str] | None
-    clearance: Float64Array
-    solutions: NDArray[Any]
-    solve_ms: float
-    total_ms: float
-    ran_on: str
+    joint_q: NDArray[Any]  # configurations [rad or m], shape [n, joint_coord_count]
+    success: NDArray[np.bool_]  # whether every target is met, shape [n]
+    status: tuple[str, ...]  # how each problem ended, such as "converged"
+    position_error: Float64Array  # [m], shape [n, targets]; NaN where the position does not count
+    orientation_error: Float64Array  # [rad], shape [n, targets]; NaN where the orientation does not count
+    iterations: NDArray[Any]  # shape [n]
+    active_limits: NDArray[np.bool_]  # DOFs at a limit, shape [n, joint_dof_count]
+    advice: str  # advice for the first problem, in words
+    closest: tuple[str, str] | None  # closest pair in the first problem; None where collision is not checked
+    clearance: Float64Array  # distance of the closest pair [m], shape [n]; inf where no contact is possible
+    solutions: NDArray[Any]  # distinct solutions of the first problem, shape [k, joint_coord_count]
+    solve_ms: float  # time of the solve [ms]
+    total_ms: float  # time from question to answer, measured by the page [ms]
+    ran_on: str  # engine and device
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Followed:
-    """Joint motion along a path.
+    """Joint motion along a path."""
 
-    Attributes:
-        joint_q: Configurations at the waypoints [rad or m], shape [n, joint_coord_count].
-        success: Whether each waypoint is met, with a contact-free motion to the waypoint, shape [n].
-        is_fast: Whether a joint exceeds its speed limit on the way to the waypoint, shape [n].
-        joint_change: Largest change of a joint from waypoint to waypoint [rad or m].
-        solve_ms: Time of the computation [ms].
-    """
-
-    joint_q: Float64Array
-    success: NDArray[np.bool_]
-    is_fast: NDArray[np.bool_]
-    joint_change: float
-    solve_ms: float
+    joint_q: Float64Array  # configurations at the waypoints [rad or m], shape [n, joint_coord_count]
+    success: NDArray[np.bool_]  # whether each waypoint is met, with a contact-free motion to the waypoint, shape [n]
+    is_fast: NDArray[np.bool_]  # whether a joint exceeds its speed limit on the way to the waypoint, shape [n]
+    joint_change: float  # largest change of a joint from waypoint to waypoint [rad or m]
+    solve_ms: float  # time of the computation [ms]
 
 
 class Solving(ABC):

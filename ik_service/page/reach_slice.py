@@ -28,17 +28,11 @@ WELL_CLEAR = 0.05
 
 @dataclass(frozen=True)
 class SliceView:
-    """View of a slice.
+    """View of a slice."""
 
-    Attributes:
-        plane: One of `PLANES`.
-        tool_length: Distance of the tool tip from the target's link, along z of the target [m].
-        by_clearance: Whether colors show the clearance of the robot.
-    """
-
-    plane: str
-    tool_length: float = 0.0
-    by_clearance: bool = False
+    plane: str  # one of `PLANES`
+    tool_length: float = 0.0  # distance of the tool tip from the target's link, along z of the target [m]
+    by_clearance: bool = False  # whether colors show the clearance of the robot
 
 
 class ReachSlice:

@@ -33,23 +33,14 @@ KINDS_REFUSED = ("position_constraints", "orientation_constraints", "visibility_
 
 @dataclass(frozen=True)
 class AdapterSettings:
-    """Settings of answers to requests.
+    """Settings of answers to requests."""
 
-    Attributes:
-        position_tolerance: Largest position error of an answer [m].
-        orientation_tolerance: Largest orientation error of an answer [rad].
-        timeout: Time of a solve without a timeout in the request [s]; 0 for no limit.
-        nearest: Whether an answer is the solution nearest the seed state; otherwise the first solution.
-        root_frames: Further names of the frame in which the root link is fixed.
-        device: A Warp device.
-    """
-
-    position_tolerance: float = 1e-4
-    orientation_tolerance: float = 1e-3
-    timeout: float = 0.0
-    nearest: bool = True
-    root_frames: Collection[str] = ()
-    device: str = "cpu"
+    position_tolerance: float = 1e-4  # largest position error of an answer [m]
+    orientation_tolerance: float = 1e-3  # largest orientation error of an answer [rad]
+    timeout: float = 0.0  # time of a solve without a timeout in the request [s]; 0 for no limit
+    nearest: bool = True  # whether an answer is the solution nearest the seed state; otherwise the first solution
+    root_frames: Collection[str] = ()  # further names of the frame in which the root link is fixed
+    device: str = "cpu"  # a Warp device
 
 
 @dataclass(frozen=True)

@@ -28,21 +28,13 @@ SETTLING_S = 0.5
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """Settings of commands.
+    """Settings of commands."""
 
-    Attributes:
-        rate: Commands per second [Hz].
-        tip: Link to move to the pose; empty for the group's only tip.
-        acceleration: Largest acceleration of joints [m/s^2 or rad/s^2]; the robot's own limits still apply.
-        velocity_scaling: Used share of the robot's speed limits, above 0 to 1.
-        target_timeout: Time without a new pose after which the joints brake [s]; 0 for never.
-    """
-
-    rate: float = 250.0
-    tip: str = ""
-    acceleration: float = 5.0
-    velocity_scaling: float = 1.0
-    target_timeout: float = 0.0
+    rate: float = 250.0  # commands per second [Hz]
+    tip: str = ""  # link to move to the pose; empty for the group's only tip
+    acceleration: float = 5.0  # largest acceleration of joints [m/s^2 or rad/s^2]; the robot's own limits still apply
+    velocity_scaling: float = 1.0  # used share of the robot's speed limits, above 0 to 1
+    target_timeout: float = 0.0  # time without a new pose after which the joints brake [s]; 0 for never
 
     def __post_init__(self) -> None:
         if not RATE_LEAST <= self.rate <= RATE_MOST:

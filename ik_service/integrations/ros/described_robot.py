@@ -17,34 +17,22 @@ from objectives.errors import InputError
 
 @dataclass(frozen=True)
 class DescriptionSettings:
-    """Settings of the loading of a robot.
+    """Settings of the loading of a robot."""
 
-    Attributes:
-        groups: Groups in addition to the groups of the SRDF; see `groups_of_lines`.
-        collision: "shapes" makes a collision model of the robot's shapes, if all are simple shapes; "ignore" none.
-        collision_spheres: File of spheres for the collision model instead; empty for none.
-        floating_base: Whether the root link floats.
-    """
-
-    groups: Sequence[str] = ()
+    groups: Sequence[str] = ()  # groups in addition to the groups of the SRDF; see `groups_of_lines`
+    # "shapes" makes a collision model of the robot's shapes, if all are simple shapes; "ignore" none
     collision: Collision = "shapes"
-    collision_spheres: str = ""
-    floating_base: bool = False
+    collision_spheres: str = ""  # file of spheres for the collision model instead; empty for none
+    floating_base: bool = False  # whether the root link floats
 
 
 @dataclass(frozen=True)
 class DescribedRobot:
-    """A robot with its semantic description.
-
-    Attributes:
-        robot: The robot.
-        groups: Planning groups by name.
-        root_frames: Names of the frame in which its root link is fixed.
-    """
+    """A robot with its semantic description."""
 
     robot: RobotModel
-    groups: Mapping[str, PlanningGroup]
-    root_frames: frozenset[str]
+    groups: Mapping[str, PlanningGroup]  # planning groups by name
+    root_frames: frozenset[str]  # names of the frame in which its root link is fixed
 
 
 def read_described_robot(

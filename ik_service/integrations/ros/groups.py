@@ -15,17 +15,11 @@ from objectives.errors import InputError
 
 @dataclass(frozen=True)
 class PlanningGroup:
-    """A group of joints.
-
-    Attributes:
-        name: Its name.
-        joints: Joints that may move; fixed ones may be among them.
-        tips: Default links of requests without link names.
-    """
+    """A group of joints."""
 
     name: str
-    joints: frozenset[str]
-    tips: tuple[str, ...] = ()
+    joints: frozenset[str]  # joints that may move; fixed ones may be among them
+    tips: tuple[str, ...] = ()  # default links of requests without link names
 
 
 def joints_above(robot: RobotModel, link: str) -> list[str]:
