@@ -9,6 +9,7 @@ import numpy as np
 import orjson
 
 from ik_service.cli.console import message_console
+from ik_service.cli.health_command import reachable_url
 from ik_service.service.gate.logs import is_for_people
 from ik_service.service.routes.state import ServiceState
 from ik_service.service.schema.examples import SOLVE_REQUESTS
@@ -22,11 +23,7 @@ Example = tuple[str, dict[str, Any]]
 
 
 def example_request(state: ServiceState) -> Example:
-    """Return a served robot and a request body for this robot: panda and its example, or else the first robot.
-
-    Args:
-        state: The served robots.
-    """
+    """Return a served robot and a request body for this robot: panda and its example, or else the first robot."""
     name, robot = warmed_robots(state)[0]
     if name == "panda":
         return name, SOLVE_REQUESTS["one_pose"]
@@ -40,35 +37,15 @@ def example_request(state: ServiceState) -> Example:
 
 
 def curl_line(host: str, port: int, robot: str, body: Mapping[str, Any], *, with_key: bool = False) -> str:
-    """Return a shell command for a solve of one target by a service.
-
-    Args:
-        host: Listening address of the service.
-        port: Listening port.
-        robot: Name of a robot of the service.
-        body: The request.
-        with_key: Whether the service requires an API key.
-    """
+    """Return a shell command for a solve by a service at a listening address; `with_key` if it requires an API key."""
     data = shlex.quote(orjson.dumps(body).decode())
     key = ' -H "X-API-Key: $KEY"' if with_key else ""
     url = f"{reachable_url(host, port)}/v1/robots/{robot}/solve"
     return f"curl -s {url}{key} -H 'Content-Type: application/json' -d {data}"
 
 
-def reachable_url(host: str, port: int) -> str:
-    """Return the URL of a service for callers on this machine."""
-    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
-
-
 class Announcement:
-    """Announces the service: as a message on a terminal, otherwise as log lines.
-
-    Args:
-        settings: The settings.
-        host: Listening address of the service.
-        port: Listening port.
-    """
+    """Announces a service at a listening address: as a message on a terminal, otherwise as log lines."""
 
     def __init__(self, settings: ServiceSettings, host: str, port: int) -> None:
         self._settings, self._host, self._port = settings, host, port

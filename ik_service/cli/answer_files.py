@@ -22,11 +22,7 @@ SUFFIXES = (".csv", ".npz", ".json")
 
 
 def check_output(path: Path | None) -> None:
-    """Refuse an unwritable result file before the solve.
-
-    Raises:
-        InputError: The suffix names no format, or the folder does not exist.
-    """
+    """Refuse a result file before the solve: InputError for an unknown suffix or a missing folder."""
     if path is None:
         return
     if path.suffix not in SUFFIXES:
@@ -38,16 +34,9 @@ def check_output(path: Path | None) -> None:
 
 
 def write_answer(path: Path, robot: RobotModel, decoded: DecodedSolve, answer: TimedResult) -> None:
-    """Write the results to a file, in the format of its suffix.
+    """Write the results to a file, in the format of its suffix; InputError if the file cannot be written.
 
-    Args:
-        path: The file.
-        robot: The robot.
-        decoded: The request; JSON results hold its included columns.
-        answer: Result of the solver.
-
-    Raises:
-        InputError: The file cannot be written.
+    JSON results hold the included columns of the request.
     """
     if path.suffix == ".csv":
         content = csv_text(robot, answer.result).encode()
@@ -74,7 +63,6 @@ def csv_text(robot: RobotModel, result: IKResult) -> str:
 
 
 def _texts(column: Column, values: NDArray[Any]) -> list[object]:
-    """The values of a column as texts for CSV."""
     if column.dtype == "status":
         return [STATUS_WORDS[code] for code in values]
     if column.dtype == "bool":

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from ik_service.cli.collision_commands import grid, spheres
-from ik_service.cli.console import reported_output
+from ik_service.cli.console import print_versions, reported_output
 from ik_service.cli.robot_commands import bench, constraints, export, islands, robots, warmup
 from ik_service.cli.service_commands import config, health, openapi, page, serve, serve_with_options
 from ik_service.cli.solving_commands import solve
@@ -59,8 +59,6 @@ def common(
 
 def version() -> None:
     """Print the versions of this program and of what it stands on."""
-    from ik_service.cli.console import print_versions
-
     with reported_output():
         print_versions()
 

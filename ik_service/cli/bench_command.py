@@ -18,16 +18,9 @@ from ik_service.robots import load_robot
 
 
 def bench_robot(name: str, links: Sequence[str], *, as_json: bool, **plan: Any) -> bool:
-    """Measure and print the report; return whether anything was solved.
+    """Measure and print the report; return whether anything was solved. `plan` has attributes of a BenchPlan.
 
-    Args:
-        name: A built-in robot or a path.
-        links: Links with a pose target each; none takes the only leaf link.
-        as_json: Whether to print JSON.
-        plan: The other attributes of a BenchPlan.
-
-    Raises:
-        InputError: The robot, a link or the device is not there, or there is nothing to measure.
+    InputError if the robot, a link or the device does not exist, or there is nothing to measure.
     """
     robot = load_robot(name)
     planned = BenchPlan(robot=robot, links=default_links(robot, links), **plan)

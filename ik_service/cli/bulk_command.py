@@ -40,12 +40,7 @@ def is_bulk(targets: Sequence[Path], output: Path | None, options: BulkOptions) 
 
 
 def solve_bulk(job: Job, targets: Sequence[Path], output: Path | None, options: BulkOptions) -> bool:
-    """Solve files of targets into a folder; returns whether any problem was solved.
-
-    Raises:
-        InputError: Something in the input is not allowed.
-        FailedPartsError: Parts have no results.
-    """
+    """Solve files of targets into a folder; return whether any problem was solved. Errors are those of `solve_job`."""
     if output is None or output.suffix in (*SUFFIXES, ".parquet"):
         found = "none" if output is None else repr(str(output))
         raise InputError(f"The output is {found}. A bulk job writes into a folder: give --output FOLDER.")

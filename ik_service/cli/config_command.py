@@ -3,29 +3,20 @@
 from pathlib import Path
 from typing import Any
 
-import orjson
 from rich.table import Table
 
-from ik_service.cli.console import escaped, message_console, output_console
+from ik_service.cli.console import escaped, message_console, output_console, print_json
 from ik_service.settings import ServiceSettings, load_settings, setting_source, unknown_variables
 
 
 def print_config(*, as_json: bool) -> None:
-    """Print the settings of `ik-service serve` without options.
-
-    Args:
-        as_json: Print JSON instead of a table.
-
-    Raises:
-        InputError: A setting is not allowed.
-    """
+    """Print the settings of `ik-service serve` without options; InputError for a setting that is not allowed."""
     settings = load_settings()
     rows = {name: (shown(settings, name), setting_source(name, {})) for name in ServiceSettings.model_fields}
     unknown = unknown_variables()
     if as_json:
         document: dict[str, Any] = {name: {"value": value, "source": source} for name, (value, source) in rows.items()}
-        text = orjson.dumps({"settings": document, "unknown_variables": unknown}, option=orjson.OPT_INDENT_2)
-        output_console().print(text.decode(), markup=False, soft_wrap=True)
+        print_json({"settings": document, "unknown_variables": unknown})
         return
     table = Table("setting", "value", "from", box=None, pad_edge=False)
     for name, (value, source) in rows.items():

@@ -32,11 +32,7 @@ class ConstraintReport:
 
 
 def print_constraints(name: str, *, as_json: bool) -> None:
-    """Print the loop constraints of a robot.
-
-    Raises:
-        InputError: No such robot, or a file that cannot be read.
-    """
+    """Print the loop constraints of a robot; InputError for an unknown robot or an unreadable file."""
     report = report_constraints(load_robot(name))
     console = output_console()
     if as_json:
@@ -94,13 +90,7 @@ def report_constraints(robot: RobotModel) -> ConstraintReport:
 def print_sweep(name: str, text: str, *, as_json: bool) -> None:
     """Print the coordinates of a robot while one coordinate goes from one value to another.
 
-    Args:
-        name: A built-in robot or a path.
-        text: JOINT=FIRST:LAST:STEP [rad or m], the joint one of the tree or a closing joint.
-        as_json: Whether to print JSON.
-
-    Raises:
-        InputError: An argument is not allowed.
+    `text` is JOINT=FIRST:LAST:STEP [rad or m], the joint one of the tree or a closing joint; InputError otherwise.
     """
     robot = load_robot(name)
     joint, bounds, step = _parsed_sweep(text)

@@ -17,12 +17,7 @@ COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e
 
 
 def write_picture(robot: RobotModel, solids: Mapping[str, Solid]) -> str:
-    """Return the SVG text of a picture of a robot at mid-range.
-
-    Args:
-        robot: The robot, with its collision model.
-        solids: Solids covered by the spheres, by link.
-    """
+    """Return the SVG text of a picture of a robot at mid-range, with the solids covered by its spheres, by link."""
     assert robot.collision_model is not None  # the picture shows spheres
     links = list(solids)
     poses = robot.forward_kinematics(robot.mid_joint_q, links)

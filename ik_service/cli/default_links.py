@@ -8,11 +8,7 @@ from objectives.errors import InputError
 
 
 def default_links(robot: RobotModel, links: Sequence[str]) -> tuple[str, ...]:
-    """Return the links given, or else the only leaf link.
-
-    Raises:
-        InputError: No link is given, and the robot has no leaf link or several.
-    """
+    """Return the links given, or else the only leaf link; InputError if the robot has none or several."""
     leaves = leaf_links(robot)
     if not links and len(leaves) != 1:
         count = "several leaf links" if leaves else "no leaf link that moves"

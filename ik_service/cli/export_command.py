@@ -35,10 +35,7 @@ class ExportJob:
 def write_export(job: ExportJob) -> None:
     """Write the files and print their names.
 
-    Raises:
-        InputError: The robot or a link does not exist, this machine cannot run the CPU level, the prefix is no
-            identifier, or the folder cannot be written.
-        EngineError: The robot's islands are too large for the compiled engine.
+    InputError for a value of the job that is not allowed; EngineError if islands are too large for the compiled engine.
     """
     use_cpu_target(job.target)
     # Import only now: these modules fix the CPU level of the process.
@@ -80,13 +77,9 @@ def _export(job: ExportJob, robot: "RobotModel", links: tuple[str, ...]) -> "Exp
 
 
 def use_cpu_target(asked: str | None) -> None:
-    """Make this process generate code for a CPU level.
+    """Make this process generate code for a CPU level; None takes IK_SERVICE_CPU_TARGET, else the portable level.
 
-    Args:
-        asked: Name of the level; None takes IK_SERVICE_CPU_TARGET, else the portable level.
-
-    Raises:
-        InputError: This machine cannot run the level, or the process generates code for another level already.
+    InputError if this machine cannot run the level, or the process generates code for another level already.
     """
     try:
         wanted = named_target(asked or os.environ.get(CPU_VARIABLE) or portable_target().name)

@@ -23,15 +23,8 @@ POINTS = 20_000
 def print_grid(mesh: Path, output: Path, *, spacing: float, padding: float, scale: float) -> None:
     """Sample a mesh, write the file, and print the interpolation error between the nodes.
 
-    Args:
-        mesh: File of the mesh; its axes are the axes of the grid.
-        output: File to write.
-        spacing: Distance between nodes [m].
-        padding: Margin of the grid around the mesh [m].
-        scale: Metres in a unit of the mesh.
-
-    Raises:
-        InputError: An option is not allowed, or the mesh cannot be read.
+    `spacing` is the distance between nodes [m], `padding` the margin around the mesh [m], `scale` the metres in a unit
+    of the mesh; the grid has the axes of the mesh. InputError if an option is not allowed, or the mesh is unreadable.
     """
     for name, length in (("spacing", spacing), ("padding", padding), ("scale", scale)):
         if not 0.0 < length < math.inf:

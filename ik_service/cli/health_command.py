@@ -18,10 +18,8 @@ HOST, PORT = "127.0.0.1", "8000"
 def print_health(url: str | None, *, live: bool, timeout_s: float) -> bool:
     """Request the health of a service and print the answer; return whether the service is healthy.
 
-    Args:
-        url: Address of the service; None is this machine, on the port of the settings.
-        live: Whether to request the live route instead of the ready route.
-        timeout_s: Longest time for the answer [s].
+    None in place of the URL is this machine, on the port of the settings. `live` requests the live route instead of
+    the ready route. `timeout_s` is the longest time for the answer [s].
     """
     try:
         address = (own_url() if url is None else url).rstrip("/") + (LIVE if live else READY)
@@ -40,6 +38,11 @@ def own_url() -> str:
     """Return where a service with the environment of this process listens, as seen from this machine."""
     host = os.environ.get("IK_SERVICE_HOST") or HOST
     port = os.environ.get("IK_SERVICE_PORT", "")
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     # Kubernetes may have put an address of its own under the name of the port.
-    return f"http://{f'[{host}]' if ':' in host else host}:{port if port.isdecimal() else PORT}"
+    return reachable_url(host, port if port.isdecimal() else PORT)
+
+
+def reachable_url(host: str, port: int | str) -> str:
+    """Return the URL of a service for callers on this machine."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -34,16 +34,9 @@ class TreeReport:
 
 
 def print_islands(name: str, targets: Sequence[str], locks: Sequence[str], *, as_json: bool) -> None:
-    """Print the islands of targets, or, without targets, the robot's trees.
+    """Print the islands of targets, or, without targets, the robot's trees; InputError for a wrong argument.
 
-    Args:
-        name: A built-in robot or a path.
-        targets: LINK, or LINK:REFERENCE_LINK.
-        locks: JOINT=VALUE, or JOINT=VALUE,VALUE,... for a joint with several coordinates.
-        as_json: Whether to print JSON.
-
-    Raises:
-        InputError: An argument is not allowed.
+    Targets are LINK or LINK:REFERENCE_LINK; locks JOINT=VALUE, or JOINT=VALUE,VALUE,... for several coordinates.
     """
     robot = load_robot(name)
     locked = _parsed_locks(locks)

@@ -24,22 +24,11 @@ def run_page(
     api_key: str | None,
     says: bool = True,
 ) -> None:
-    """Serve the page until interrupted.
+    """Serve the page at an address until interrupted; `says` prints the address.
 
-    Args:
-        robot: First robot: a built-in one, or a path to a file; None is the default.
-        url: Address of the solving service; None solves in this process.
-        host: Address to listen on.
-        port: Port to listen on.
-        is_dark: Whether the page begins dark.
-        device: Device of solvers in this process.
-        api_key: Key of the service.
-        says: Whether to print the address of the page.
-
-    Raises:
-        PageError: The service does not answer, the robot does not exist, or the address cannot be used.
-        RobotFileError: The file cannot be read.
-        UnknownNameError: There is no such robot.
+    The first robot is built in, or a path to a file. A service at `url` solves, with its API key; without one, solvers
+    of this process on a device. PageError if the service does not answer, the robot does not exist, or the address
+    cannot be used; RobotFileError or UnknownNameError for the file of a robot.
     """
     try:
         from ik_service.page import LocalSolving, Page, RemoteSolving

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.mechanism.transforms import Float64Array
 from ik_service.robots import RobotModel
 
-Float64Array = NDArray[np.float64]
 TOLERANCES = ((5e-3, 5e-2), (1e-3, 1e-2), (1e-5, 1e-4))
 """Position [m] and orientation [rad]: what others publish, what most arms need, and what float32 can give."""
 
@@ -25,11 +25,7 @@ class PoseProblems:
 
     @classmethod
     def random(cls, robot: RobotModel, links: Sequence[str], count: int, random_seed: int) -> "PoseProblems":
-        """Return the poses of the links at random configurations inside the limits, free of contact.
-
-        Raises:
-            UnknownNameError: A link is not in the robot.
-        """
+        """Return the poses of the links at random configurations inside the limits, free of contact."""
         joint_q = robot.random_free_joint_q(np.random.default_rng(random_seed), count)
         poses = robot.forward_kinematics(joint_q, list(links))
         return cls(robot, tuple(links), poses.positions, poses.orientations_xyzw)
@@ -43,13 +39,7 @@ class PoseProblems:
         return PoseProblems(self.robot, self.links, self.positions[rows], self.orientations_xyzw[rows])
 
     def judge(self, joint_q: NDArray[Any], position: float, orientation: float) -> NDArray[np.bool_]:
-        """Return which answers bring all links within both tolerances [m, rad], inside the limits, shape [n].
-
-        Args:
-            joint_q: Answers, shape [n, joint_coord_count].
-            position: Tolerance [m].
-            orientation: Tolerance [rad].
-        """
+        """Return which answers bring all links within tolerances [m, rad], inside the limits, shape [n]."""
         distance, angle = pose_errors(self.robot, self.links, joint_q, self.positions, self.orientations_xyzw)
         near = (distance <= position) & (angle <= orientation)
         return np.asarray(near.all(axis=1) & inside_limits(self.robot, joint_q))
@@ -64,12 +54,7 @@ def pose_errors(
 ) -> tuple[Float64Array, Float64Array]:
     """Return the distances [m] and angles [rad] between links and their targets, shape [n, links].
 
-    Args:
-        robot: The robot.
-        links: Its links.
-        joint_q: Configurations, shape [n, joint_coord_count].
-        positions: Targets in the world frame [m], shape [n, links, 3].
-        orientations_xyzw: Targets in the world frame, shape [n, links, 4].
+    Configurations have the shape [n, joint_coord_count], targets in the world frame [n, links, 3] and [n, links, 4].
     """
     poses = robot.forward_kinematics(np.asarray(joint_q, np.float64), list(links))
     distance = np.linalg.norm(poses.positions - positions, axis=-1)
@@ -79,13 +64,7 @@ def pose_errors(
 
 
 def inside_limits(robot: RobotModel, joint_q: NDArray[Any], slack: float = 0.0) -> NDArray[np.bool_]:
-    """Return which configurations are inside the limits, shape [n].
-
-    Args:
-        robot: The robot.
-        joint_q: Configurations, shape [n, joint_coord_count].
-        slack: How far outside its limits a joint may be [m or rad].
-    """
+    """Return which configurations, [n, joint_coord_count], are inside the limits widened by a slack [m or rad]."""
     dofs = np.flatnonzero(robot.dof_coordinate >= 0)
     q = np.asarray(joint_q, np.float64)[:, robot.dof_coordinate[dofs]]
     above = q >= robot.joint_limit_lower[dofs] - slack

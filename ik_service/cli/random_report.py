@@ -56,17 +56,7 @@ class RandomSolveReport:
 
 
 def random_request(robot: RobotModel, links: Sequence[str], problem_count: int, seed: int) -> SolveRequest:
-    """Return problems with targets at the link poses of random configurations inside the limits.
-
-    Args:
-        robot: The robot.
-        links: Links with targets.
-        problem_count: Number of problems.
-        seed: Seed of the configurations.
-
-    Raises:
-        UnknownNameError: A link is not in the robot.
-    """
+    """Return problems with targets at the link poses of random configurations inside the limits."""
     problems = PoseProblems.random(robot, links, problem_count, seed)
     poses = problems.positions, problems.orientations_xyzw
     batch = Batch.of(*(list(array.swapaxes(0, 1)) for array in poses))
@@ -74,7 +64,7 @@ def random_request(robot: RobotModel, links: Sequence[str], problem_count: int, 
 
 
 def report_of(robot: RobotModel, request: SolveRequest, answer: TimedResult, seed: int) -> RandomSolveReport:
-    """Return the report on an result."""
+    """Return the report on a result."""
     result = answer.result
     names, counts = np.unique(np.array(result.status_names), return_counts=True)
     solved = int(result.success.sum())
@@ -99,7 +89,6 @@ def report_of(robot: RobotModel, request: SolveRequest, answer: TimedResult, see
 
 def print_report(report: RandomSolveReport, *, as_json: bool) -> None:
     """Print a report, as JSON or as a table."""
-    console = output_console()
     if as_json:
         print_json(asdict(report))
         return
@@ -107,7 +96,7 @@ def print_report(report: RandomSolveReport, *, as_json: bool) -> None:
     table = Table(title=title, show_header=False, title_justify="left")
     for label, value in _lines(report):
         table.add_row(label, value)
-    console.print(table)
+    output_console().print(table)
 
 
 def _lines(report: RandomSolveReport) -> list[tuple[str, str]]:

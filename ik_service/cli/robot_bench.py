@@ -110,14 +110,9 @@ class BenchReport:
 
 
 def run_bench(plan: BenchPlan, tell: Callable[[str], None] = lambda _: None) -> BenchReport:
-    """Measure speed, latency and success rate.
+    """Measure speed, latency and success rate; `tell` is called with the name of the next measurement.
 
-    Args:
-        plan: The measurement.
-        tell: Called with the name of the next measurement.
-
-    Raises:
-        InputError: A link or the device does not exist.
+    InputError if a link or the device does not exist.
     """
     problems = PoseProblems.random(plan.robot, plan.links, plan.count, plan.random_seed)
     solver = IKSolver(plan.robot, plan.links, device=plan.device)

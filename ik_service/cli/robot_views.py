@@ -23,11 +23,7 @@ def print_robots() -> None:
 
 
 def print_robot(name: str) -> None:
-    """Print a robot's joints with their limits, and its links.
-
-    Raises:
-        InputError: No such robot, or a file that cannot be read.
-    """
+    """Print a robot's joints with their limits, and its links; InputError for an unknown or unreadable robot."""
     model = load_robot(name)
     robot = robot_body(model.name, model)
     table = Table("DOF", "type", "lower", "upper", "moved by", title=escaped(robot.name), title_justify="left")
@@ -49,11 +45,7 @@ def print_robot(name: str) -> None:
 
 
 def print_tree(name: str) -> None:
-    """Print a robot's links as a tree, each link with its parent joint.
-
-    Raises:
-        InputError: No such robot, or a file that cannot be read.
-    """
+    """Print a robot's links as a tree, each with its parent joint; InputError for an unknown or unreadable robot."""
     model = load_robot(name)
     robot, count = robot_body(model.name, model), model.trees.ntree
     root = Tree(f"[bold]{escaped(robot.name)}[/]: {count} kinematic tree{'' if count == 1 else 's'}")

@@ -29,14 +29,9 @@ class StartError(IKError):
 
 
 def run_server(**options: Any) -> None:
-    """Serve until interrupted.
+    """Serve until interrupted; `options` are settings by name, which override the environment.
 
-    Args:
-        options: Settings by name; they override the environment.
-
-    Raises:
-        StartError: The address cannot be used, or the first solve fails.
-        InputError: A setting is not allowed, or there is no such device.
+    StartError if the address cannot be used, or the first solve fails; InputError for a wrong setting or device.
     """
     settings = load_settings(**options)
     with configured_logs(settings, role=SUPERVISOR if settings.worker_count > 1 else None):
@@ -70,11 +65,7 @@ def _serve(settings: ServiceSettings) -> None:
 
 
 def _with_page_url(settings: ServiceSettings) -> ServiceSettings:
-    """Return settings with the URL of the live page, if the page is enabled.
-
-    Raises:
-        StartError: The page cannot be served.
-    """
+    """Return settings with the URL of the live page, if enabled; StartError if the page cannot be served."""
     if settings.page_port is None:
         return settings
     if find_spec("viser") is None:

@@ -23,8 +23,9 @@ import warp as wp
 from fastapi import FastAPI
 from prometheus_client import values
 
-from ik_service.cli.announcement import Announcement, Example, example_request, reachable_url
+from ik_service.cli.announcement import Announcement, Example, example_request
 from ik_service.cli.console import message_console
+from ik_service.cli.health_command import reachable_url
 from ik_service.cli.page_command import run_page
 from ik_service.service.app import create_app, worker_role
 from ik_service.service.gate.connection import server_config
@@ -162,14 +163,10 @@ class WorkerServer(ServiceServer):
 def run_worker(
     number: int, connection: Connection, settings: ServiceSettings, address: tuple[str, int], metrics_folder: str
 ) -> None:
-    """Serve as one of several workers until the signal to end; runs in the worker's process.
+    """Serve as one of several workers, counted from 1, until the signal to end; runs in the worker's process.
 
-    Args:
-        number: Number of the worker, from 1 on.
-        connection: Pipe to the supervisor.
-        settings: The settings.
-        address: Host and port of all workers; the kernel distributes connections among their sockets.
-        metrics_folder: Folder of the metric files of all workers.
+    The connection is the pipe to the supervisor. All workers have one address, and the kernel distributes connections
+    among their sockets; all workers have one folder of metric files.
     """
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics_folder
     values.ValueClass = values.MultiProcessValue(lambda: number)  # a restarted worker continues its counts
@@ -194,12 +191,7 @@ def run_worker(
 
 
 def worker_settings(settings: ServiceSettings, number: int) -> ServiceSettings:
-    """Return the settings of one of several workers: its device, and threads for its share of the cores.
-
-    Args:
-        settings: Settings of the service.
-        number: Number of the worker, from 1 on.
-    """
+    """Return the settings of one of several workers, counted from 1: its device, and threads for its share of cores."""
     devices = settings.devices
     if devices[0] in ("auto", "cuda"):
         start_warp()

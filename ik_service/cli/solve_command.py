@@ -40,11 +40,7 @@ class Job:
     joint_limits: tuple[str, ...] = ()
 
     def with_options(self, robot: RobotModel, request: SolveRequest) -> SolveRequest:
-        """Return the request with the caller's options and world instead of its own, and with narrower limits.
-
-        Raises:
-            InputError: An option or a limit is not allowed, or the file of the world cannot be read.
-        """
+        """Return the request with the caller's options and world instead of its own, and with narrower limits."""
         request = replace(request, options=request.options.merged(dict(self.options)))
         if self.joint_limits:
             batch = request.batch
@@ -65,10 +61,9 @@ def _named_limits(text: str) -> tuple[str, tuple[float, float]]:
 
 
 def solve_file(job: Job, targets: Path, output: Path | None) -> bool:
-    """Solve the targets of a file and write the results; returns whether any problem was solved.
+    """Solve the targets of a file and write the results; return whether any problem was solved.
 
-    Raises:
-        InputError: Something in the input is not allowed, or a file cannot be read or written.
+    InputError for a wrong input, or a file that cannot be read or written.
     """
     check_output(output)
     robot = load_robot(job.robot)
@@ -109,11 +104,7 @@ def advice_lines(robot: RobotModel, request: SolveRequest, result: IKResult) -> 
 
 
 def solve_random(job: Job, problem_count: int, seed: int, *, as_json: bool) -> bool:
-    """Solve random reachable targets and print a report; returns whether any problem was solved.
-
-    Raises:
-        InputError: Something in the input is not allowed.
-    """
+    """Solve random reachable targets and print a report; return whether any problem was solved."""
     robot = load_robot(job.robot)
     links = default_links(robot, job.links)
     request = job.with_options(robot, random_request(robot, links, problem_count, seed))

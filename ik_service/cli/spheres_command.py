@@ -67,9 +67,7 @@ class Covering:
 def write_spheres(job: SpheresJob) -> None:
     """Cover the links of a robot, print the quality, test the model, and write the file.
 
-    Raises:
-        InputError: An argument is not allowed, a link has an unreadable shape, or no tested configuration is free of
-            contact.
+    InputError if an argument is not allowed, a shape is unreadable, or no tested configuration is free of contact.
     """
     covering = cover_robot(job)
     if job.picture is not None:
@@ -116,11 +114,7 @@ def named_configurations(robot: RobotModel) -> dict[str, Float64Array]:
 
 
 def cover_robot(job: SpheresJob) -> Covering:
-    """Cover the links of a robot by spheres and choose the checked pairs.
-
-    Raises:
-        InputError: See `write_spheres`.
-    """
+    """Cover the links of a robot by spheres and choose the checked pairs; InputError as in `write_spheres`."""
     if job.stands_out is not None and not 0.0 < job.stands_out < math.inf:
         raise InputError(f"--stands-out is {job.stands_out:g} m. Allowed: a length above 0 m.")
     if not 0.0 <= job.looks_out < math.inf:
@@ -159,11 +153,7 @@ def model_document(model: CollisionModel, source: str) -> str:
 
 
 def link_solids(job: SpheresJob) -> dict[str, Solid]:
-    """Return the solids of all links with shapes.
-
-    Raises:
-        InputError: A link has an unreadable shape, or no link has a shape.
-    """
+    """Return the solids of all links with shapes; InputError if a shape is unreadable, or there is none."""
     found = {}
     for link, own in link_shapes(job.robot).items():
         if len(own.unread) > len(own.meshes):

@@ -22,7 +22,8 @@ from typing import cast
 
 from prometheus_client.multiprocess import mark_process_dead
 
-from ik_service.cli.announcement import Announcement, reachable_url
+from ik_service.cli.announcement import Announcement
+from ik_service.cli.health_command import reachable_url
 from ik_service.cli.service_server import WorkerFailed, WorkerReady, end_children, run_worker, start_page
 from ik_service.service.app import worker_role
 from ik_service.settings import ServiceSettings

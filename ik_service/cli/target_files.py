@@ -24,13 +24,8 @@ NPZ_ARRAYS = {"positions": 3, "orientations_xyzw": 4, "initial_joint_q": 0}
 def read_targets(path: Path, robot: RobotModel, links: Sequence[str]) -> DecodedSolve:
     """Return the problems and optional columns of a file, with default options unless the file has options.
 
-    Args:
-        path: A .csv, .npz or .json file.
-        robot: The robot.
-        links: The one link with the targets of a .csv or .npz file; unused for .json files, which name their links.
-
-    Raises:
-        InputError: The file cannot be read, or a value in the file is not allowed; the message gives the place.
+    A .csv or .npz file has targets of one given link; a .json file names its links. InputError, with the place, if the
+    file cannot be read, or one of its values is not allowed.
     """
     readers = {".csv": _read_csv, ".npz": _read_npz}
     if path.suffix == ".json":

@@ -56,16 +56,7 @@ class WarmUpJob:
 
 
 def print_warm_up(job: WarmUpJob, *, as_json: bool) -> None:
-    """Fill the cache and print the compiled modules.
-
-    Args:
-        job: Kinds of targets.
-        as_json: Whether to print JSON.
-
-    Raises:
-        InputError: A robot, a link, the device or an architecture does not exist.
-        KernelCacheError: The cache cannot be written.
-    """
+    """Fill the cache and print the compiled modules; errors as in `warm_up`."""
     done = []
     for warmed in warm_up(job):
         done.append(warmed)
@@ -85,12 +76,7 @@ def print_warm_up(job: WarmUpJob, *, as_json: bool) -> None:
 def warm_up(job: WarmUpJob) -> Iterator[WarmUpReport]:
     """Fill the cache, for one robot and set of links at a time.
 
-    Args:
-        job: Kinds of targets.
-
-    Raises:
-        InputError: A robot, a link, the device or an architecture does not exist.
-        KernelCacheError: The cache cannot be written.
+    InputError for an unknown robot, link, device or architecture; KernelCacheError if the cache cannot be written.
     """
     unknown = sorted(set(job.architectures) - set(wp.get_cuda_supported_archs()))
     if unknown:
