@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any
 
+import orjson
 import typer
 
 from ik_service.cli.console import reported_errors
@@ -75,6 +76,9 @@ def page(
 def openapi() -> None:
     """Print the OpenAPI document of the service."""
     with reported_errors():
-        from ik_service.cli.openapi_command import print_openapi
+        from ik_service.service import create_app
+        from ik_service.settings import ServiceSettings
 
-        print_openapi()
+        document = create_app(ServiceSettings(insecure=True)).openapi()  # opens no port
+        # sorted, so versions can be compared
+        typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS))

@@ -5,37 +5,122 @@ from typing import Annotated
 
 import typer
 
-from ik_service.cli import solve_options
 from ik_service.cli.console import reported_errors
 from ik_service.cli.shared_options import DeviceOption, RobotArgument
 
 
 def solve(
     robot: RobotArgument,
-    targets: solve_options.Targets = None,
+    targets: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Targets: .csv (x,y,z,qx,qy,qz,qw), .npz (positions, orientations_xyzw) or .json (HTTP body). In a "
+            "bulk job: .parquet or .npz, one or several."
+        ),
+    ] = None,
     *,
-    link: solve_options.Link = None,
-    output: solve_options.Output = None,
-    random: solve_options.Random = None,
-    seed: solve_options.Seed = None,
-    seeds: solve_options.Seeds = None,
+    link: Annotated[
+        list[str] | None,
+        typer.Option("--link", "-l", help="Link that is to reach the targets. Default: the only leaf link."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Results: .csv, .npz or .json, or a folder, which makes it a bulk job. Default: CSV on standard "
+            "output.",
+        ),
+    ] = None,
+    random: Annotated[
+        int | None,
+        typer.Option(min=1, help="Solve N random reachable targets and report, instead of a file."),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, max=2**32 - 1, help="Seed of everything random. Default: that of a .json file, else 0."),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Start configurations per problem. Default: the engine's own.")
+    ] = None,
     max_iterations: Annotated[int | None, typer.Option(help="Iterations from one start.")] = None,
-    position_tolerance: solve_options.PositionTolerance = None,
-    orientation_tolerance: solve_options.OrientationTolerance = None,
-    world: solve_options.World = None,
-    collision: solve_options.Collision = None,
-    margin: solve_options.Margin = None,
-    repair: solve_options.Repair = None,
-    joint_limits: solve_options.JointLimits = None,
-    approximate: solve_options.Approximate = None,
+    position_tolerance: Annotated[float | None, typer.Option(help="Largest position error of a success \\[m].")] = None,
+    orientation_tolerance: Annotated[
+        float | None, typer.Option(help="Largest orientation error of a success \\[rad].")
+    ] = None,
+    world: Annotated[
+        Path | None,
+        typer.Option(help="Objects around the robot, a .json or .yaml file; the robot needs a collision model."),
+    ] = None,
+    collision: Annotated[
+        str | None,
+        typer.Option(
+            help="self, world or off. Default: world where one is given, else self where the robot has a model."
+        ),
+    ] = None,
+    margin: Annotated[float | None, typer.Option(help="Least distance from contact of a success \\[m].")] = None,
+    repair: Annotated[
+        bool | None, typer.Option("--repair", help="Move answers in contact out of it, as far as tolerances allow.")
+    ] = None,
+    joint_limits: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=LOWER:UPPER",
+            help="Limits of a joint within those of the robot and the file \\[rad or m]; may be repeated.",
+        ),
+    ] = None,
+    approximate: Annotated[
+        str | None,
+        typer.Option(help="nearest: where a problem is not solved, the minimum to which its first start leads."),
+    ] = None,
     device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="With --random: report as JSON.")] = False,
-    ray: solve_options.Ray = None,
-    workers: solve_options.Workers = None,
-    result_format: solve_options.Format = None,
-    column: solve_options.Column = None,
-    part_rows: solve_options.PartRows = 1_048_576,
-    mark_faulty: solve_options.MarkFaulty = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Bulk job on a Ray cluster: its address, auto for the one that runs here, local to start one. "
+            "Default: in this process.",
+            rich_help_panel="Bulk jobs",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="With --ray: workers at most, each with a core or a GPU. Default: all that are free. Without: "
+            "threads.",
+            rich_help_panel="Bulk jobs",
+        ),
+    ] = None,
+    result_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format", help="Of the results: parquet, which is the default, or npz.", rich_help_panel="Bulk jobs"
+        ),
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column to read: positions, orientations_xyzw, initial_joint_q; may be repeated. Others are passed "
+            "over. Default: those that are there, and no others may be.",
+            rich_help_panel="Bulk jobs",
+        ),
+    ] = None,
+    part_rows: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Most problems of a file of results; what is redone after an end.", rich_help_panel="Bulk jobs"
+        ),
+    ] = 1_048_576,
+    mark_faulty: Annotated[
+        bool,
+        typer.Option(
+            "--mark-faulty",
+            help="Give problems with numbers that are not allowed the status invalid. Default: their part fails.",
+            rich_help_panel="Bulk jobs",
+        ),
+    ] = False,
 ) -> None:
     """Solve a file of targets, files of millions of them into a folder, or random reachable ones."""
     with reported_errors():
