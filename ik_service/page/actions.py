@@ -39,9 +39,8 @@ QUIET_ACTIONS = frozenset(("grab", "play", "refresh", "release", "slice"))
 class ActionQueue:
     """Pending actions, each with its newest value.
 
-    Args:
-        wake: Called when an action is added.
-        tell: Called every `LOOK_S` in a separate thread while actions are pending; returns whether to continue.
+    `wake` is called when an action is added; `tell` every `LOOK_S` in a separate thread while actions are pending, and
+    returns whether to continue.
     """
 
     def __init__(self, wake: Callable[[], None], tell: Callable[[], bool]) -> None:

@@ -20,16 +20,10 @@ LIMIT_COLOR: Color = (214, 48, 49)
 
 
 class RobotDrawing:
-    """A robot, several ghosts of a robot, or its collision spheres.
+    """A robot, several ghosts of a robot, or its collision spheres, under a node of a scene.
 
-    Args:
-        scene: Scene of viser.
-        name: Name of the parent scene node.
-        robot: The robot.
-        parts: Meshes of the robot.
-        joint_q: Configurations, shape [joint_coord_count] or [n, joint_coord_count].
-        color: Color of all parts before `paint`.
-        opacity: Opacity; None is opaque.
+    Configurations have the shape [joint_coord_count] or [n, joint_coord_count]. All parts have one color before
+    `paint`. None as opacity is opaque.
     """
 
     def __init__(
@@ -100,12 +94,6 @@ class RobotDrawing:
             clicked(self._robot.link_names[part.link[event.instance_index]])
 
         return told
-
-    def drawn_position(self, link: str) -> Float64Array:
-        """Return the last drawn position of the tip of a leaf link [m], shape [3]."""
-        balls, node = self._drawn[1]
-        (place,) = np.flatnonzero((balls.role == Role.TIP) & (balls.index == self._robot.link_index(link)))
-        return np.asarray(node.batched_positions[place], np.float64)
 
     def remove(self) -> None:
         """Remove the drawing from the scene."""

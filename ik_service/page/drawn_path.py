@@ -18,17 +18,12 @@ _ways = itertools.count(1)
 
 
 class DrawnPath:
-    """A path.
+    """A path."""
 
-    Attributes:
-        followed: Joint motion along the path; None before the solve.
-        shown: Number of the playback in progress; 0 if there is none.
-    """
-
-    shown = 0
+    shown = 0  # number of the playback in progress; 0 if there is none
 
     def __init__(self) -> None:
-        self.followed: Followed | None = None
+        self.followed: Followed | None = None  # joint motion along the path; None before the solve
         self._links: tuple[str, ...] = ()
         self._poses: list[Float64Array] = []
 

@@ -24,13 +24,7 @@ _X_AXIS, _Z_AXIS = np.eye(3)[[0, 2]]
 
 
 class JointArcs:
-    """Arcs of all revolute joints of a robot; a range of a turn or more is a circle.
-
-    Args:
-        scene: Scene of viser.
-        robot: The robot.
-        joint_q: Configuration, shape [joint_coord_count].
-    """
+    """Arcs of all revolute joints of a robot at a configuration; a range of a turn or more is a circle."""
 
     def __init__(self, scene: viser.SceneApi, robot: RobotModel, joint_q: NDArray[Any]) -> None:
         self._robot = robot

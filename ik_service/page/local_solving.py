@@ -38,12 +38,7 @@ BROUGHT_BYTES, BROUGHT_MOST = 1_000_000, 32
 
 
 class LocalSolving(Solving):
-    """Solvers of this process, made at the first question.
-
-    Args:
-        device: "auto", or a Warp device.
-        robot_file: Path of a URDF or MJCF file, a robot beside the built-in ones; None for none.
-    """
+    """Solvers of this process, made at the first question; a URDF or MJCF file is a robot beside the built-in ones."""
 
     def __init__(self, device: str = "auto", robot_file: str | None = None) -> None:
         super().__init__(builtin_robot_names(), "http://127.0.0.1:8000")

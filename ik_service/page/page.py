@@ -40,20 +40,10 @@ HOST = re.compile(r"(?:\[([\da-fA-F:.]+)\]|([^\[\]:/@]+))(?::\d+)?")
 
 
 class Page:
-    """A served page; ends with `close`.
+    """A served page; ends with `close`, which closes the source of answers, too.
 
-    Args:
-        solving: Source of answers; the page closes this object.
-        robot: First robot of a visitor; None is the first in the list.
-        host: Address to listen on.
-        port: Port to listen on; 0 is a free one.
-        is_dark: Whether the page begins dark.
-
-    Attributes:
-        visitors: Present visitors, by connection number of the browser.
-
-    Raises:
-        PageError: There is no such robot, or the address cannot be used.
+    None in place of the first robot of a visitor is the first in the list; port 0 is a free one. PageError if there is
+    no such robot, or the address cannot be used.
     """
 
     def __init__(
@@ -62,7 +52,7 @@ class Page:
         self._solving, self._first, self._is_dark = solving, robot or solving.robots[0], is_dark
         solving.robot(self._first)
         self._waiting: queue.SimpleQueue[Visitor | None] = queue.SimpleQueue()
-        self.visitors: dict[int, Visitor] = {}
+        self.visitors: dict[int, Visitor] = {}  # by connection number of the browser
         port = _free_port(host, port)
         with contextlib.redirect_stdout(io.StringIO()), guarded_server(host):  # viser prints a greeting
             self._server = viser.ViserServer(host=host, port=port, verbose=False)
@@ -155,14 +145,9 @@ def guarded_server(host: str) -> Iterator[None]:
 
 
 def is_admitted(bound_to: str, hosts: list[str], origins: list[str]) -> bool:
-    """Return whether a request comes from this page or from no website at all.
+    """Return whether a request comes from this page or from no website at all, from its headers Host and Origin.
 
     A page on a loopback address answers only loopback names, so no other name can be pointed at the page.
-
-    Args:
-        bound_to: Listening address of the server.
-        hosts: Values of the header Host.
-        origins: Values of the header Origin.
     """
     if len(hosts) != 1 or len(origins) > 1:
         return False

@@ -42,15 +42,10 @@ HERE, NO_OTHER = "this one", "no other was found"
 
 
 class Panel:
-    """The panel.
+    """The panel, with the names of the robots; `posed` is the shown robot.
 
-    Args:
-        gui: Parent of the controls, of viser.
-        names: Names of the robots.
-        posed: The shown robot.
-        enqueue: Called on the event loop with an action and its value; may not block.
-        is_dark: Whether the panel begins dark.
-        status: Existing status text; becomes the status text of the panel.
+    `enqueue` is called on the event loop with an action and its value, and may not block. An existing status text
+    becomes the status text of the panel.
     """
 
     def __init__(

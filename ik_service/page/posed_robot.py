@@ -66,33 +66,22 @@ class TargetState:
 
 
 class PosedRobot:
-    """A robot, its configuration and its targets.
+    """A robot, under its name in questions, its configuration and its targets."""
 
-    Args:
-        name: Name of the robot in questions.
-        robot: Its model.
-
-    Attributes:
-        joint_q: Present configuration, shape [joint_coord_count].
-        targets: Its targets, by link.
-        answer: The last answer; None after joints have been moved by hand.
-        error: Distance and angle of every active target, by link [m, rad]; NaN for free positions or orientations.
-        keeps_loops: Whether its constraints are met.
-        is_on_path: Whether the robot stands at a waypoint of a drawn path.
-    """
-
-    keeps_loops, is_on_path = True, False
+    keeps_loops = True  # whether its constraints are met
+    is_on_path = False  # whether the robot stands at a waypoint of a drawn path
 
     def __init__(self, name: str, robot: RobotModel) -> None:
         self.name, self.robot = name, robot
-        self.joint_q: NDArray[Any] = _start(name, robot)
+        self.joint_q: NDArray[Any] = _start(name, robot)  # present configuration, shape [joint_coord_count]
         leaves = leaf_links(robot) or [robot.link_names[-1]]
         first = TARGETS.get(name, tuple(leaves))
-        self.targets: dict[str, TargetState] = {}
+        self.targets: dict[str, TargetState] = {}  # by link
         for link in (*first, *(leaf for leaf in leaves if leaf not in first)):
             free = ROTATIONS if _ways(robot, self.joint_q, link) < 6 else ()
             self.targets[link] = TargetState(link, np.zeros(7), free, is_on=link in first)
-        self.answer: Answer | None = None
+        self.answer: Answer | None = None  # the last answer; None after joints have been moved by hand
+        # distance and angle of every active target, by link [m, rad]; NaN for free positions or orientations
         self.error: dict[str, tuple[float, float]] = {}
         self._moved: set[str] = set()
         self.pull_targets()
@@ -143,9 +132,7 @@ class PosedRobot:
     def stand(self, joint_q: NDArray[Any], poses: Mapping[str, Float64Array] | None = None) -> None:
         """Move to a configuration, [joint_coord_count], with enabled loops closed, and set the targets.
 
-        Args:
-            joint_q: The configuration.
-            poses: Target poses by link, as along a path; None puts targets at their links, after a pose by hand.
+        The target poses are given by link, as along a path; None puts targets at their links, after a pose by hand.
         """
         robot = self.robot
         self.joint_q = robot.clamp_joint_q(joint_q)[0]

@@ -18,15 +18,11 @@ ROTATIONS = ("rx", "ry", "rz")
 
 
 class PageError(IKError):
-    """The page cannot be shown, or a question has no answer; the message is for people.
-
-    Attributes:
-        may_pass: Whether the same question may be answered later: the service is busy, or not there.
-    """
+    """The page cannot be shown, or a question has no answer; the message is for people."""
 
     def __init__(self, message: str, *, may_pass: bool = False) -> None:
         super().__init__(message)
-        self.may_pass = may_pass
+        self.may_pass = may_pass  # whether the same question may be answered later: the service is busy, or not there
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,23 +100,14 @@ class Followed:
 
 
 class Solving(ABC):
-    """Answers questions about some robots; with `workers` = 1, only one thread at a time may call `solve`.
+    """Answers questions about some robots; `address` is the address for the same questions over HTTP."""
 
-    Args:
-        robots: Names of the robots.
-        address: Address for the same questions over HTTP.
-
-    Attributes:
-        workers: Threads that may ask at a time.
-        files: Files of robots that are not built in, by name; these names are local to the page.
-        compiling: Notice of code in compilation for an answer; empty where there is none, or compilation is unknown.
-    """
-
-    workers = 1
-    compiling = ""
+    workers = 1  # threads that may call `solve` at a time
+    compiling = ""  # notice of code in compilation for an answer; empty where there is none, or compilation is unknown
 
     def __init__(self, robots: Sequence[str], address: str) -> None:
-        self.robots, self.address, self.files = tuple(robots), address, dict[str, str]()
+        self.robots, self.address = tuple(robots), address
+        self.files = dict[str, str]()  # of robots that are not built in, by name; these names are local to the page
         self._models = dict[str, RobotModel]()
 
     def robot(self, name: str) -> RobotModel:

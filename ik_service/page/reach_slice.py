@@ -36,19 +36,9 @@ class SliceView:
 
 
 class ReachSlice:
-    """A requested slice.
+    """A requested slice: its question, with one problem per grid position, and the grid spacing `apart` [m].
 
     The target keeps its orientation; other targets are inactive, and joints that serve only other targets stay fixed.
-
-    Args:
-        posed: The robot.
-        view: View of the slice.
-        options: Options of the solve.
-        objects: Obstacles.
-
-    Attributes:
-        question: One problem per grid position.
-        apart: Grid spacing [m].
     """
 
     def __init__(

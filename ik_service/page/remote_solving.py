@@ -30,14 +30,8 @@ PATIENCE_S = 30.0
 class RemoteSolving(Solving):
     """A running service. Its built-in robots are drawn from the models of this installation.
 
-    Uploaded robots stay in this process.
-
-    Args:
-        url: Address of the service.
-        api_key: Key of the service; None for none.
-
-    Raises:
-        PageError: The service does not answer, or serves no robot of this installation.
+    Uploaded robots stay in this process. PageError if the service does not answer, or serves no robot of this
+    installation.
     """
 
     workers = WORKERS

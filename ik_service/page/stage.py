@@ -46,18 +46,8 @@ _gizmo_numbers = itertools.count()
 class Stage:
     """The scene: first the robot alone, for a fast first picture; `complete` adds the rest.
 
-    Args:
-        client: The browser.
-        posed: The robot and its targets.
-        meshes: Visual meshes of links in link frames; links without a mesh are drawn as rods.
-        dragged: Called on the event loop at the start, during and at the end of a drag, with the phase name of viser.
-
-    Attributes:
-        gizmos: Gizmos of targets, by link.
-        drawing: The robot.
-        spheres: Collision spheres; None while hidden.
-        obstacle: Gizmo of the obstacle; None without an obstacle.
-        gizmo_size: Size of a gizmo [m].
+    Links without a mesh are drawn as rods. `dragged` is called on the event loop at the start, during and at the end of
+    a drag, with the phase name of viser.
     """
 
     def __init__(
@@ -76,12 +66,12 @@ class Stage:
         self._scene.add_light_directional("/sun", intensity=SUN, position=SUN_POSITION)
         self._size, self._parts = robot_size(posed.robot), robot_parts(posed.robot, meshes)
         self.drawing = RobotDrawing(self._scene, "/robot", posed.robot, self._parts, posed.joint_q)
-        self.gizmo_size = GIZMO_SHARE * self._size / max(1.0, 0.5 * len(posed.asked)) ** 0.5
-        self.gizmos: dict[str, viser.TransformControlsHandle] = {}
+        self.gizmo_size = GIZMO_SHARE * self._size / max(1.0, 0.5 * len(posed.asked)) ** 0.5  # [m]
+        self.gizmos: dict[str, viser.TransformControlsHandle] = {}  # of targets, by link
         self._turns: dict[str, Float64Array] = {}  # target orientations for gizmos along the world axes
         self._along_world = self._is_held = False
-        self.spheres: RobotDrawing | None = None
-        self.obstacle: viser.TransformControlsHandle | None = None
+        self.spheres: RobotDrawing | None = None  # collision spheres; None while hidden
+        self.obstacle: viser.TransformControlsHandle | None = None  # its gizmo; None without an obstacle
         self.miss: viser.LineSegmentsHandle | None = None
         self._ghosts: RobotDrawing | None = None
         self._arcs: JointArcs | None = None

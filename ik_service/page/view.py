@@ -23,26 +23,13 @@ OFF = {"collision": "off"}
 
 
 class View:
-    """A view of a robot.
-
-    Args:
-        client: The browser.
-        solving: Source of answers.
-        wake: Called when an action is added.
-
-    Attributes:
-        posed: The robot and its targets.
-        stage: The scene.
-        panel: The panel; missing until the robot is drawn (`is_complete`).
-        trouble: Reason why there is no answer; empty otherwise.
-        is_gone: Whether the browser has left.
-    """
+    """A view of a robot; `wake` is called when an action is added."""
 
     posed: PosedRobot
     stage: Stage
-    panel: Panel
-    is_complete = is_gone = False
-    trouble = ""
+    panel: Panel  # missing until the robot is drawn (`is_complete`)
+    is_complete = is_gone = False  # whether all is drawn, and whether the browser has left
+    trouble = ""  # reason why there is no answer; empty otherwise
     _status: viser.GuiHtmlHandle | None = None
 
     def __init__(self, client: viser.ClientHandle, solving: Solving, wake: Callable[[], None]) -> None:

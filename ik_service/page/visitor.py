@@ -37,26 +37,12 @@ _logger = logging.getLogger(__name__)
 
 
 class Visitor(View):
-    """A visitor.
+    """A visitor; `name` is the first robot, and `wake` is called with the visitor when an action is added."""
 
-    Args:
-        client: The browser.
-        solving: Source of answers.
-        name: Name of the first robot.
-        wake: Called with the visitor when an action is added.
-        is_dark: Whether the page begins dark.
-
-    Attributes:
-        question: The last question; None before the first.
-        others: Other solutions, drawn as ghosts, shape [n, joint_coord_count].
-        solves: Solves of targets so far.
-        latencies: Times from a gizmo's update to the drawn pose [s], the last thousands.
-    """
-
-    question: Question | None = None
+    question: Question | None = None  # the last question; None before the first
     _path: DrawnPath
     _start_q: NDArray[Any]
-    others: Float64Array = np.empty((0, 0))
+    others: Float64Array = np.empty((0, 0))  # other solutions, drawn as ghosts, shape [n, joint_coord_count]
 
     def __init__(
         self,
@@ -73,7 +59,8 @@ class Visitor(View):
         self._heard_at, self._arrives_at = 0.0, 0.0
         self._refreshed_at, self._random_seed = 0.0, 0
         self._kinds = set[tuple[object, ...]]()
-        self.solves, self.latencies = 0, deque[float](maxlen=LATENCIES_MOST)
+        self.solves = 0  # of targets so far
+        self.latencies = deque[float](maxlen=LATENCIES_MOST)  # times from a gizmo's update to the drawn pose [s]
         self._is_dark = is_dark
         self._show(name)
 

@@ -43,9 +43,9 @@ STATUS_LINES = 8
 
 def heading(answer: Answer | None) -> tuple[str, Color]:
     """Return the heading and the colour of an answer; None is a pose made by hand."""
-    return (
-        ("Posed by hand", BY_HAND) if answer is None else HEADINGS.get(answer.status[0], (answer.status[0], FAR_COLOR))
-    )
+    if answer is None:
+        return "Posed by hand", BY_HAND
+    return HEADINGS.get(answer.status[0], (answer.status[0], FAR_COLOR))
 
 
 def status_html(
@@ -58,12 +58,8 @@ def status_html(
 ) -> str:
     """Return the result of the last solve, or the reason of a missing answer (`trouble`).
 
-    Args:
-        posed: The robot.
-        trouble: Empty where there is an answer.
-        keeps_branch: Whether the solve had only one start.
-        is_first: Whether the question was the first of its kind.
-        objects: Obstacles, for a pose made by hand; None where contact is not checked.
+    `keeps_branch` says that the solve had only one start, `is_first` that the question was the first of its kind.
+    Obstacles are for a pose made by hand; None where contact is not checked.
     """
     answer = posed.answer
     words, color = ("No answer", BY_HAND) if trouble else heading(answer)

@@ -20,6 +20,7 @@ import numpy as np
 from benchmarks.peers.environments import ENVIRONMENTS
 from ik_service.mechanism.transforms import quaternion_rotate
 from tests.bounded import until
+from tests.page.guests import drawn_position
 
 AXE = "axe-core@4.14.1"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -106,7 +107,7 @@ class Seen:
     def hand_gap(self, link: str) -> float:
         """How far the drawn end of a link is from its gizmo [m]."""
         gizmo = self.visitor.stage.gizmos[link]
-        return float(np.linalg.norm(self.visitor.stage.drawing.drawn_position(link) - gizmo.position))
+        return float(np.linalg.norm(drawn_position(self.visitor.stage.drawing, link) - gizmo.position))
 
     def place_of(self, point: Any) -> tuple[float, float]:
         """Where a point of the world [m] is on the page, in pixels."""

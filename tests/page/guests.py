@@ -8,7 +8,15 @@ from types import SimpleNamespace
 import numpy as np
 import viser
 
+from ik_service.page.geometry import Role
 from ik_service.page.visitor import Visitor
+
+
+def drawn_position(drawing, link):
+    """Return the last drawn position of the tip of a leaf link [m], shape [3]."""
+    balls, node = drawing._drawn[1]
+    (place,) = np.flatnonzero((balls.role == Role.TIP) & (balls.index == drawing._robot.link_index(link)))
+    return np.asarray(node.batched_positions[place], np.float64)
 
 
 @contextlib.contextmanager

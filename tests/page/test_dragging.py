@@ -18,7 +18,7 @@ from ik_service.page.reach_slice import ReachSlice, SliceView
 from ik_service.page.stage import pose_of
 from ik_service.robots import load_robot
 from ik_service.solver.lm.status import IKStatus
-from tests.page.guests import Guest
+from tests.page.guests import Guest, drawn_position
 
 
 def test_the_robot_moves_on_the_way_to_where_a_gizmo_is_dragged(guest, monkeypatch):
@@ -121,7 +121,7 @@ def test_a_drag_ends_the_way_along_a_path(guest):
     with contextlib.suppress(queue.Empty):
         while True:
             guest.waiting.get(timeout=0.3).work()
-    assert np.linalg.norm(guest.stage.drawing.drawn_position("panda_hand") - place) < 1e-3
+    assert np.linalg.norm(drawn_position(guest.stage.drawing, "panda_hand") - place) < 1e-3
 
 
 def test_a_slice_shows_what_is_within_reach_and_goes_with_the_target(guest):

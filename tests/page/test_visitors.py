@@ -14,7 +14,7 @@ from ik_service.page.questions import ROTATIONS
 from ik_service.page.stage import STILL_COLOR, pose_of
 from ik_service.robots import builtin_urdf
 from tests.bounded import until
-from tests.page.guests import Guest
+from tests.page.guests import Guest, drawn_position
 
 DRAWN_M = 1e-6  # positions are sent as float32
 
@@ -22,7 +22,7 @@ DRAWN_M = 1e-6  # positions are sent as float32
 def test_the_drawn_hand_follows_its_target(guest):
     for way in ([0.02, 0.0, -0.03], [0.0, 0.05, 0.0]):
         gizmo = guest.drag("panda_hand", way)
-        drawn = guest.stage.drawing.drawn_position("panda_hand")
+        drawn = drawn_position(guest.stage.drawing, "panda_hand")
         assert np.linalg.norm(drawn - gizmo.position) < 1e-3
     visitor = guest.visitor
     hand = guest.place("panda_hand")
@@ -71,7 +71,7 @@ def test_free_axes_change_what_is_asked(guest):
 def test_numbers_put_a_target(guest):
     position, rotation = guest.panel.numbers["panda_hand"]
     guest.click(position, (0.4, 0.1, 0.5))
-    drawn = guest.stage.drawing.drawn_position("panda_hand")
+    drawn = drawn_position(guest.stage.drawing, "panda_hand")
     assert np.linalg.norm(drawn - [0.4, 0.1, 0.5]) < 1e-3
     guest.click(rotation, (170.0, 5.0, -20.0))
     posed = guest.posed
@@ -284,7 +284,7 @@ def test_who_does_not_answer_is_asked_again(server, solving):
     assert "The service &lt;rests&gt;." in guest.status
     flaky.trouble = None
     until(lambda: guest.work() or "Reached" in guest.status)
-    assert np.linalg.norm(guest.stage.drawing.drawn_position("panda_hand") - gizmo.position) < 1e-3
+    assert np.linalg.norm(drawn_position(guest.stage.drawing, "panda_hand") - gizmo.position) < 1e-3
 
 
 def test_a_fault_of_ours_is_told_and_logged(server, solving, caplog):
