@@ -43,11 +43,7 @@ def layers() -> list[Middleware]:
 
 
 class ProxyLayer:
-    """ASGI middleware around a proxy of Ray.
-
-    Args:
-        app: The proxy.
-    """
+    """ASGI middleware around a proxy of Ray."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -63,7 +59,7 @@ class ProxyLayer:
         try:
             await self._app({**scope, "headers": [*kept, (REQUEST_ID, own_id)]}, receive, answer.send)
         except Exception:
-            if answer.is_cut:
+            if answer.head is not None:
                 await answer.send_problem(REPLICA_LOST, LOST_DETAIL)
             raise
         if scope["type"] == "http" and not answer.is_started:
@@ -72,21 +68,12 @@ class ProxyLayer:
 
 
 class _Answer:
-    """The answer to a caller. Its head waits for the body's first part, since a replica may be lost between the two.
-
-    Attributes:
-        is_started: Whether a message has been sent.
-    """
+    """The answer to a caller. Its head waits for the body's first part, since a replica may be lost between the two."""
 
     def __init__(self, send: Send, own_id: bytes) -> None:
         self._send, self._id = send, own_id
-        self.is_started, self._is_replaced = False, False
-        self._head: Message | None = None
-
-    @property
-    def is_cut(self) -> bool:
-        """Return whether a head has come and nothing of a body."""
-        return self._head is not None
+        self.is_started, self._is_replaced = False, False  # whether a message has been sent; whether it is another one
+        self.head: Message | None = None  # a head that has come without anything of a body
 
     async def send(self, message: Message) -> None:
         """Send a message, or a problem document instead."""
@@ -97,13 +84,13 @@ class _Answer:
                 self._is_replaced = True
                 problem = PROXY_PROBLEMS.get(status, (status, f"http_{status}", responses.get(status, "Error")))
                 return await self.send_problem(problem, f"{problem[2]}.", _header(headers, b"retry-after"))
-            self._head = {**message, "headers": [*headers, (REQUEST_ID, self._id)]}
+            self.head = {**message, "headers": [*headers, (REQUEST_ID, self._id)]}
             return None
         if self._is_replaced:
             return None
         self.is_started = True
-        if self._head is not None:
-            head, self._head = self._head, None
+        if self.head is not None:
+            head, self.head = self.head, None
             await self._send(head)
         return await self._send(message)
 

@@ -1,7 +1,6 @@
 """A bulk job and its plan: the files and the parts of the job, one file of results per part.
 
-The parts depend only on the job, and the answer to a problem only on the problem. So the bytes of a part do not depend
-on the worker or the time.
+Parts depend only on the job, so the bytes of a part do not depend on the worker or the time.
 """
 
 import hashlib
@@ -28,8 +27,7 @@ from objectives.errors import InputError
 FORMATS = ("parquet", "npz")
 PART_ROWS = 1 << 20
 END_BYTES = 1 << 20  # hashed bytes at each end of a file of targets
-PARTS_MAX = 10**6
-"""Parts of a job at most; with more, the order of the names would not be the order of the problems."""
+PARTS_MAX = 10**6  # with more, the order of the names would not be the order of the problems
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,14 +199,12 @@ class BulkPlan:
     def description(self) -> dict[str, Any]:
         """Return all inputs with an effect on the results, as decoded from JSON."""
         job = self.job
-        options = asdict(job.options) | {"jacobian_mode": job.options.jacobian_type().name.lower()}
         groups: dict[str, dict[str, Any]] = {"robot": {"name": job.robot.name, "content": job.robot.content_hash}}
-        groups |= {"options": options}
+        groups["options"] = asdict(job.options) | {"jacobian_mode": job.options.jacobian_type().name.lower()}
         groups |= {f"targets[{k}]": asdict(target) for k, target in enumerate(job.checked_targets)}
         for k, file in enumerate(self.inputs):
             groups[f"inputs[{k}]"] = file._asdict() | {"path": os.path.basename(file.path)}
         found = {f"{group}.{name}": value for group, values in groups.items() for name, value in values.items()}
         found |= {"columns": list(self.shapes), "format": job.format, "part_rows": job.part_rows}
         found["version"] = version("ik-service")
-        plain: dict[str, Any] = json.loads(json.dumps(found, default=lambda array: array.tolist()))
-        return plain
+        return dict(json.loads(json.dumps(found, default=lambda array: array.tolist())))

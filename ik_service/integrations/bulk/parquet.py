@@ -64,9 +64,8 @@ class ParquetTargets:
         columns = {}
         for name, shape in self._shapes.items():
             split = self._split.get(name)
-            arrays = [
-                numbers_of(table.column(own).combine_chunks(), () if split else shape) for own in split or (name,)
-            ]
+            found = [table.column(own).combine_chunks() for own in split or (name,)]
+            arrays = [numbers_of(values, () if split else shape) for values in found]
             columns[name] = np.stack(arrays, axis=1) if split else arrays[0]
         return columns
 
@@ -124,9 +123,7 @@ def write_table(file: Any, arrays: Columns, units: dict[str, str], notes: dict[s
 def read_table(path: Path) -> dict[str, Any]:
     """Return the columns of a file of results as arrays, statuses as words, and its notes.
 
-    Raises:
-        OSError: Not a Parquet file, or a damaged one.
-        KeyError: Not a file of results.
+    OSError for another or a damaged file; KeyError for a Parquet file without results.
     """
     try:
         table = pq.read_table(path, use_threads=False, page_checksum_verification=True)

@@ -1,8 +1,4 @@
-"""The folder of a bulk job: its description, its lock, and a file of results for each part.
-
-A file is written under a temporary name, flushed to the disk and then renamed, so a file with its final name is
-complete.
-"""
+"""The folder of a bulk job: its description, its lock, and a file of results for each part, whole or not there."""
 
 import fcntl
 import json
@@ -35,8 +31,7 @@ DAMAGED = (OSError, EOFError, ValueError, LookupError, TypeError, RuntimeError, 
 def open_folder(plan: BulkPlan) -> IO[bytes]:
     """Create or open the folder of a job and return its lock, held until the returned file is closed.
 
-    Raises:
-        InputError: The folder is unusable, in use by another process, or belongs to another job.
+    InputError if the folder is unusable, in use by another process, or belongs to another job.
     """
     folder = Path(plan.job.output)
     try:
@@ -103,10 +98,7 @@ def write_part(plan: BulkPlan, part: Part, arrays: dict[str, NDArray[Any]], stat
 def finished_counts(plan: BulkPlan, part: Part) -> list[int] | None:
     """Return the number of problems per status code of a finished part; None for an unfinished part.
 
-    The whole file is read and compared with its checksums.
-
-    Raises:
-        InputError: The file belongs to another job, or to another part of this one.
+    The whole file is compared with its checksums. InputError if it belongs to another job or part.
     """
     path = plan.part_path(part)
     try:

@@ -12,14 +12,11 @@ from ik_service.solver.given.arrays import NUMBER_MAX
 from objectives.data_field import UNIT_TOLERANCE
 from objectives.errors import InputError
 
-Columns = Mapping[str, NDArray[Any]]
-"""Arrays by name of column, each with a row per problem."""
-Shapes = Mapping[str, tuple[int, ...]]
-"""Shape of a row of each column; names are those of the HTTP interface."""
+Columns = Mapping[str, NDArray[Any]]  # arrays by name of column, each with a row per problem
+Shapes = Mapping[str, tuple[int, ...]]  # shape of a row of each column; names are those of the HTTP interface
 CSV_COLUMNS = {"positions": ("x", "y", "z"), "orientations_xyzw": ("qx", "qy", "qz", "qw")}
 """Names of the numbers of a column of one target in CSV files."""
-ID_COLUMN = "id"
-"""A column of the caller, which is ignored: results are in the order of the rows."""
+ID_COLUMN = "id"  # a column of the caller, which is ignored: results are in the order of the rows
 
 
 class NpzTargets:
@@ -70,11 +67,7 @@ def as_floats(array: NDArray[Any]) -> NDArray[Any]:
 def chosen_shapes(
     robot: RobotModel, target_count: int, path: str, present: Sequence[str], asked: Sequence[str] | None
 ) -> Shapes:
-    """Return the shapes of the columns to read: the requested columns, or all known columns in a file.
-
-    Raises:
-        InputError: A column is not known, or no column has targets.
-    """
+    """Return the shapes of the columns to read: the requested ones, or all known columns in a file; or InputError."""
     several = (target_count,) if target_count > 1 else ()
     starts = (robot.joint_coord_count,)
     known = {"positions": (*several, 3), "orientations_xyzw": (*several, 4), "initial_joint_q": starts}
@@ -105,5 +98,4 @@ def faulty_rows(robot: RobotModel, columns: Columns) -> NDArray[np.bool_]:
     for first in robot.quaternion_starts.values() if "initial_joint_q" in columns else ():
         quaternions_xyzw = columns["initial_joint_q"][:, first : first + 4].astype(np.float64)
         allowed.append(np.linalg.norm(quaternions_xyzw, axis=1) >= MIN_QUATERNION_LENGTH)
-    faulty: NDArray[np.bool_] = ~np.all([one.reshape(len(one), -1).all(axis=1) for one in allowed], axis=0)
-    return faulty
+    return np.asarray(~np.all([one.reshape(len(one), -1).all(axis=1) for one in allowed], axis=0))

@@ -53,15 +53,10 @@ class _GroupSolver:
 
 
 class KinematicsAdapter:
-    """Answers `GetPositionIK` and `GetPositionFK` for one robot.
+    """Answers `GetPositionIK` and `GetPositionFK` for one robot, with a collision model if requests avoid collisions.
 
-    Args:
-        robot: The robot, with a collision model if requests are to avoid collisions.
-        groups: Planning groups by name. Without groups, any name means all joints above the tips.
-        world: Obstacles of requests that avoid collisions; None for none.
-        settings: Settings of answers.
-        messages: Has the types `PoseStamped` and `Transform` of `geometry_msgs`.
-        note: Called with a sentence for the log.
+    Without groups, any name of a group means all joints above the tips. `messages` has the types `PoseStamped` and
+    `Transform` of `geometry_msgs`; `note` is called with a sentence for the log.
     """
 
     def __init__(
@@ -94,8 +89,7 @@ class KinematicsAdapter:
     def prepare(self, group: str) -> None:
         """Make the solver of a group's tips and run a solve, so the first request does not wait.
 
-        Raises:
-            RequestRefusedError: There is no such group, or its joints move no tip.
+        RequestRefusedError if there is no such group, or its joints move no tip.
         """
         with self._lock:
             chosen = self._group(group)
@@ -110,11 +104,10 @@ class KinematicsAdapter:
         with self._lock:
             try:
                 self._solve(request.ik_request, response, begun)
-            except RequestRefusedError as refusal:
-                write_error_code(response.error_code, refusal.code, str(refusal))
             except IKError as error:
-                self._note(f"A request could not be solved: {error}")
-                write_error_code(response.error_code, MoveItErrorCode.FAILURE, str(error))
+                if not isinstance(error, RequestRefusedError):
+                    self._note(f"A request could not be solved: {error}")
+                _write_error(error, response)
         return response
 
     def solve_position_fk(self, request: Any, response: Any) -> Any:
@@ -131,14 +124,12 @@ class KinematicsAdapter:
                 stamped = self._messages.PoseStamped()
                 stamped.header.stamp = request.header.stamp
                 stamped.header.frame_id = request.header.frame_id or self.robot.link_names[0]
-                write_pose(pose, stamped.pose)
+                write_pose(pose, stamped.pose.position, stamped.pose.orientation)
                 response.pose_stamped.append(stamped)
             response.fk_link_names = list(request.fk_link_names)
             write_error_code(response.error_code, MoveItErrorCode.SUCCESS)
-        except RequestRefusedError as refusal:
-            write_error_code(response.error_code, refusal.code, str(refusal))
         except IKError as error:
-            write_error_code(response.error_code, MoveItErrorCode.FAILURE, str(error))
+            _write_error(error, response)
         return response
 
     def _solve(self, request: Any, response: Any, begun: float) -> None:
@@ -291,3 +282,8 @@ class KinematicsAdapter:
             if one.joint_name in moving:
                 limits[one.joint_name] = lower, upper
         return limits or None
+
+
+def _write_error(error: IKError, response: Any) -> None:
+    code = error.code if isinstance(error, RequestRefusedError) else MoveItErrorCode.FAILURE
+    write_error_code(response.error_code, code, str(error))

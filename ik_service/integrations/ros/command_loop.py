@@ -28,16 +28,8 @@ REFUSALS_APART_S = 1.0
 class CommandLoop:
     """Publishes commands for the joints of a group while its tip follows `~/target_pose`.
 
-    Args:
-        node: The node of rclpy, owner of the topics.
-        described: The robot.
-        group: The group.
-        settings: Settings of commands.
-        command_type: "trajectory" for `trajectory_msgs/JointTrajectory` of one point on `~/joint_trajectory`,
-            "position" for `std_msgs/Float64MultiArray` on `~/joint_commands`.
-
-    Raises:
-        InputError: The group or a setting is not allowed.
+    The command type "trajectory" is `trajectory_msgs/JointTrajectory` of one point on `~/joint_trajectory`, "position"
+    is `std_msgs/Float64MultiArray` on `~/joint_commands`. InputError if the group or a setting is not allowed.
     """
 
     def __init__(

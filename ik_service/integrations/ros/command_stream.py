@@ -46,21 +46,10 @@ class StreamSettings:
 
 
 class CommandStream:
-    """Follows a pose with a tip of a robot. Not thread-safe.
+    """Follows a pose with a tip of a robot, by the joints of a group in the order `joint_names`. Not thread-safe.
 
-    Args:
-        robot: The robot.
-        group: The group with the commanded joints.
-        settings: Settings of commands.
-        root_frames: Further names of the frame in which the root link is fixed.
-
-    Attributes:
-        joint_names: Names of the commanded joints, in the order of the commands.
-        settings: Settings of commands.
-
-    Raises:
-        RequestRefusedError: The tip is ambiguous, or no joint of the group moves the tip.
-        InputError: A joint of the group has more than one coordinate.
+    RequestRefusedError if the tip is ambiguous, or no joint of the group moves the tip; InputError for a joint of more
+    than one coordinate. `root_frames` are further names of the frame in which the root link is fixed.
     """
 
     def __init__(
@@ -112,8 +101,7 @@ class CommandStream:
     def take_target(self, stamped: Any, now: float) -> None:
         """Take a `geometry_msgs/PoseStamped` as target of the tip, at a time [s] of any monotonic clock.
 
-        Raises:
-            RequestRefusedError: The pose or its frame is not allowed, or the joint positions are unknown.
+        RequestRefusedError if the pose or its frame is not allowed, or the joint positions are unknown.
         """
         missing = [name for name in self.joint_names if name not in self._states.heard]
         if missing:

@@ -40,9 +40,7 @@ def read_described_robot(
 ) -> DescribedRobot:
     """Read a robot from the text of a URDF or MJCF file, and of an SRDF; empty for none.
 
-    Raises:
-        RobotFileError: A text cannot be read.
-        InputError: A setting is not allowed, or the text is none.
+    RobotFileError for an unreadable text; InputError if a setting is not allowed, or the text is none.
     """
     if settings.collision not in get_args(Collision):
         raise InputError(f"collision is {settings.collision!r}. Allowed: 'shapes', 'ignore'.")

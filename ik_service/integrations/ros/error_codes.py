@@ -23,11 +23,7 @@ class MoveItErrorCode(IntEnum):
 
 
 class RequestRefusedError(InputError):
-    """A request without a possible answer; nothing was solved.
-
-    Attributes:
-        code: The error code of the answer.
-    """
+    """A request without a possible answer; nothing was solved. The answer has the error code."""
 
     def __init__(self, code: MoveItErrorCode, reason: str) -> None:
         self.code = code

@@ -32,15 +32,9 @@ def joints_above(robot: RobotModel, link: str) -> list[str]:
 
 
 def groups_of_lines(robot: RobotModel, lines: Iterable[str]) -> dict[str, PlanningGroup]:
-    """Read groups from a parameter.
+    """Read groups from a parameter; InputError for a line of another form, UnknownNameError for an unknown link.
 
-    Args:
-        robot: The robot.
-        lines: ``name=tip``, ``name=base:tip`` for the joints between two links, or ``name=tip,tip`` for several tips.
-
-    Raises:
-        InputError: A line says something else.
-        UnknownNameError: The robot has no such link.
+    Lines are ``name=tip``, ``name=base:tip`` for the joints between two links, or ``name=tip,tip`` for several tips.
     """
     groups = {}
     for line in lines:
@@ -57,11 +51,7 @@ def groups_of_lines(robot: RobotModel, lines: Iterable[str]) -> dict[str, Planni
 def read_semantic_description(
     robot: RobotModel, document: SrdfDocument
 ) -> tuple[dict[str, PlanningGroup], frozenset[str]]:
-    """Read groups by name, and names of the frame in which the root link is fixed; see `ik_service.robots.load_groups`.
-
-    Raises:
-        RobotFileError: Groups contain each other, or a state has another number of values than its joint.
-    """
+    """Read groups by name, and names of the frame in which the root link is fixed; see `load_groups` of the robots."""
     groups = {
         name: PlanningGroup(name, frozenset(_with_followers(robot, group.joints)), group.tips)
         for name, group in groups_of(document, robot).items()

@@ -68,24 +68,15 @@ PARAMETERS: dict[str, Any] = {
 
 
 class KinematicsNode:
-    """Answers requests of kinematics for the robot of robot_description.
-
-    Args:
-        arguments: Arguments of the command line, with arguments of ROS; None for the arguments of the process.
-
-    Attributes:
-        node: The node of rclpy.
-        adapter: The adapter; None until there is a robot.
-        commands: The loop of commands; None if disabled.
-    """
+    """Answers requests of kinematics for the robot of robot_description; see `main` for the arguments."""
 
     def __init__(self, arguments: list[str] | None = None) -> None:
         self.node: Any = rclpy.create_node(NAME, cli_args=arguments)
         values = {name: self.node.declare_parameter(name, value).value for name, value in PARAMETERS.items()}
         self._values = SimpleNamespace(**values)
         self._log = self.node.get_logger()
-        self.adapter: KinematicsAdapter | None = None
-        self.commands: CommandLoop | None = None
+        self.adapter: KinematicsAdapter | None = None  # until there is a robot
+        self.commands: CommandLoop | None = None  # if disabled
         self._urdf, self._srdf = str(self._values.robot_description), str(self._values.robot_description_semantic)
         latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         make, listen = self.node.create_service, self.node.create_subscription
@@ -121,14 +112,18 @@ class KinematicsNode:
             return
         values = self._values
         try:
-            described = read_described_robot(self._urdf, self._srdf, self._description_settings())
+            files = _lines(values.groups), values.collision, values.collision_spheres, values.floating_base
+            described = read_described_robot(self._urdf, self._srdf, DescriptionSettings(*files))
             world: World | None = load_world(values.world) if values.world else None
+            tolerances = values.position_tolerance, values.orientation_tolerance
             adapter = KinematicsAdapter(
                 described.robot,
                 described.groups,
                 messages=SimpleNamespace(PoseStamped=PoseStamped, Transform=Transform),
                 world=world,
-                settings=self._adapter_settings(described),
+                settings=AdapterSettings(
+                    *tolerances, values.timeout, values.nearest, described.root_frames, values.device
+                ),
                 note=self._log.warning,
             )
             for group in _lines(values.prepared_groups) or [name for name, one in described.groups.items() if one.tips]:
@@ -174,23 +169,6 @@ class KinematicsNode:
         except IKError as error:
             self._log.error(f"There are no commands: {error}")
 
-    def _description_settings(self) -> DescriptionSettings:
-        values = self._values
-        return DescriptionSettings(
-            _lines(values.groups), values.collision, values.collision_spheres, values.floating_base
-        )
-
-    def _adapter_settings(self, described: DescribedRobot) -> AdapterSettings:
-        values = self._values
-        return AdapterSettings(
-            values.position_tolerance,
-            values.orientation_tolerance,
-            values.timeout,
-            values.nearest,
-            described.root_frames,
-            values.device,
-        )
-
 
 def _lines(values: Any) -> list[str]:
     """Return the texts of a parameter; empty lists cannot be declared, so an empty text means an empty list."""
@@ -205,11 +183,7 @@ def _as_joint_state(adapter: KinematicsAdapter) -> Any:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the node until it is interrupted.
-
-    Args:
-        arguments: Arguments of the command line, with arguments of ROS; None for the arguments of the process.
-    """
+    """Run the node until it is interrupted; the arguments, also of ROS, are by default those of the process."""
     rclpy.init(args=arguments)
     node = KinematicsNode(arguments)
     executor = SingleThreadedExecutor()

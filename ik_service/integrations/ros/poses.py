@@ -39,19 +39,13 @@ def read_pose(pose: Any) -> Float64Array:
     return found
 
 
-def write_pose(values: Float64Array, pose: Any) -> None:
-    """Fill a `geometry_msgs/Pose` from position [m] and quaternion xyzw, shape [7]."""
-    place, turn = pose.position, pose.orientation
+def write_pose(values: Float64Array, place: Any, turn: Any) -> None:
+    """Fill a point or vector and a quaternion of `geometry_msgs` from position [m] and quaternion xyzw, shape [7]."""
     place.x, place.y, place.z, turn.x, turn.y, turn.z, turn.w = values.tolist()
 
 
 class RobotFrames:
-    """Frames of a robot allowed for poses.
-
-    Args:
-        robot: The robot.
-        root_frames: Further names of the frame in which its root link is fixed.
-    """
+    """Frames of a robot allowed for poses; `root_frames` are further names of the frame that fixes its root link."""
 
     def __init__(self, robot: RobotModel, root_frames: Collection[str] = ()) -> None:
         self._robot = robot

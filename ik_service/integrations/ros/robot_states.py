@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ik_service.integrations.ros.error_codes import MoveItErrorCode, RequestRefusedError
-from ik_service.integrations.ros.poses import unit_quaternion
+from ik_service.integrations.ros.poses import unit_quaternion, write_pose
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.robots import JointType, RobotModel
 
@@ -14,9 +14,6 @@ class RobotStates:
     """Reads and writes `moveit_msgs/RobotState` for one robot, and stores the last `/joint_states`.
 
     Joints never named are at 0, or at mid-range if the limits exclude 0, as in MoveIt.
-
-    Args:
-        robot: The robot.
     """
 
     def __init__(self, robot: RobotModel) -> None:
@@ -45,10 +42,8 @@ class RobotStates:
     def read(self, state: Any) -> Float64Array:
         """Return the configuration of a `moveit_msgs/RobotState`, shape [coordinates].
 
-        Joints missing in the state keep their last position from `/joint_states`.
-
-        Raises:
-            RequestRefusedError: The state names an unknown joint, or a value is no position.
+        Joints missing in the state keep their last position from `/joint_states`. RequestRefusedError if the state
+        names an unknown joint, or a value is no position.
         """
         joint_q = self.current.copy()
         names, positions = state.joint_state.name, state.joint_state.position
@@ -102,8 +97,7 @@ def _default_joint_q(robot: RobotModel) -> Float64Array:
 
 def _transform(pose: Float64Array, messages: Any) -> Any:
     transform = messages.Transform()
-    place, turn = transform.translation, transform.rotation
-    place.x, place.y, place.z, turn.x, turn.y, turn.z, turn.w = map(float, pose)
+    write_pose(pose, transform.translation, transform.rotation)
     return transform
 
 
