@@ -24,7 +24,7 @@ from ik_service.page.questions import (
 )
 from ik_service.robots import RobotModel, World, builtin_robot_names, load_robot
 from ik_service.robots.readers.mesh_file import Mesh, read_mesh
-from ik_service.robots.readers.urdf_shapes import read_visuals
+from ik_service.robots.readers.urdf import read_visuals
 from ik_service.robots.readers.world_file import read_world
 from ik_service.solver.given.targets import Target
 from ik_service.solver.result import IKResult

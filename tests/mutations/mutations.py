@@ -169,7 +169,7 @@ MUTATIONS = (
     ),
     Mutation(
         "products along followers overflow",
-        "ik_service/robots/readers/mimics.py",
+        "ik_service/robots/readers/assembly.py",
         "<= size <= MAX_NUMBER",
         "<= size",
         "tests/robots/test_number_bounds.py",

@@ -8,7 +8,7 @@ from typing import get_args
 from ik_service.integrations.ros.groups import PlanningGroup, groups_of_lines, read_semantic_description
 from ik_service.robots import RobotModel, load_robot
 from ik_service.robots.readers.catalog import Collision
-from ik_service.robots.readers.document import read_srdf_file
+from ik_service.robots.readers.groups import read_srdf_file
 from ik_service.robots.readers.read_model import read_collision_model
 from ik_service.robots.readers.sphere_file import read_sphere_file
 from ik_service.robots.readers.xml_reader import is_xml_text

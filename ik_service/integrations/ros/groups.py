@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from ik_service.mechanism.trees import path_to_root
 from ik_service.robots import RobotModel
-from ik_service.robots.readers.document import SrdfDocument
-from ik_service.robots.readers.groups import groups_of
+from ik_service.robots.readers.groups import SrdfDocument, groups_of
 from objectives.errors import InputError
 
 

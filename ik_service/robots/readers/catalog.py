@@ -16,8 +16,7 @@ from ik_service.robots.model import RobotModel
 from ik_service.robots.readers.assembly import build_model
 from ik_service.robots.readers.constraint_file import read_beside, read_closures_beside, read_constraints
 from ik_service.robots.readers.description import RobotDescription
-from ik_service.robots.readers.document import SrdfDocument, read_srdf, read_srdf_file
-from ik_service.robots.readers.groups import group_of
+from ik_service.robots.readers.groups import SrdfDocument, group_of, read_srdf, read_srdf_file
 from ik_service.robots.readers.read_model import read_collision_model, why_no_spheres
 from ik_service.robots.readers.ros_packages import expand_xacro
 from ik_service.robots.readers.sphere_file import SphereDocument, read_sphere_file, read_spheres_beside
