@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.problems.compared_robots import FOREIGN, installed
-from ik_service.cli.covering_picture import write_picture
-from ik_service.cli.spheres_command import SpheresJob, link_solids, model_document, rounded
+from ik_service.cli.spheres_command import SpheresJob, link_solids, model_document, rounded, write_picture
 from ik_service.collision.covering import Solid, cover_points, cover_shape, shape_solid
 from ik_service.mechanism.transforms import quaternion_between
 from ik_service.robots import Box, Capsule, CollisionModel, choose_pairs, load_robot, without_contacts

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ik_service.cli.answer_files import SUFFIXES
 from ik_service.cli.console import message_console, progress_bar
 from ik_service.cli.default_links import default_links
 from ik_service.cli.solve_command import Job
+from ik_service.cli.solve_files import SUFFIXES
 from ik_service.integrations.bulk import BulkJob, BulkReport, LocalWorker, RayWorkers, solve_job
 from ik_service.integrations.bulk.job import FORMATS, PART_ROWS
 from ik_service.integrations.bulk.run import Progress

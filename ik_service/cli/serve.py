@@ -1,14 +1,18 @@
-"""`ik-service serve`: the HTTP application under uvicorn, with a request to try after the start."""
+"""`ik-service serve`: the HTTP application under uvicorn, with a request to try after the start.
+
+Each allowed connection has a file descriptor, or fewer connections are allowed: without free descriptors the server
+could not accept connections, compile, or store an uploaded robot.
+"""
 
 import logging
 import os
+import resource
 import signal
 import socket
 import stat
 from importlib.util import find_spec
 from typing import Any
 
-from ik_service.cli.descriptors import with_descriptors
 from ik_service.cli.service_server import BACKLOG, ServiceServer
 from ik_service.cli.supervisor import Supervisor
 from ik_service.extras import how_to_install
@@ -87,3 +91,29 @@ def _listen(host: str, port: int) -> socket.socket:
         raise StartError(f"Cannot listen on {host}:{port}: {reason}. Give another --host or --port.") from error
     listener.set_inheritable(True)
     return listener
+
+
+RESERVE = 256
+"""Descriptors besides those of connections: libraries, kernels, robots, the compiling process, callers to refuse."""
+
+
+def with_descriptors(settings: ServiceSettings) -> ServiceSettings:
+    """Raise the soft limit of open files of this process if needed; return settings within the hard limit."""
+    soft, hard = (_count(limit) for limit in resource.getrlimit(resource.RLIMIT_NOFILE))
+    allowed = min(settings.max_connections + RESERVE, hard)
+    if soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(allowed), -1 if hard == float("inf") else int(hard)))
+    connections = max(1, int(allowed) - RESERVE)
+    if connections == settings.max_connections:
+        return settings
+    _logger.warning(
+        "At most %d connections are taken instead of %d, because this process may open only %d files (ulimit -n).",
+        connections,
+        settings.max_connections,
+        int(allowed),
+    )
+    return settings.model_copy(update={"max_connections": connections})
+
+
+def _count(limit: int) -> float:
+    return float("inf") if limit == resource.RLIM_INFINITY else limit

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ik_service.cli.answer_files import check_output, csv_text, write_answer
 from ik_service.cli.console import message_console, progress_bar
 from ik_service.cli.default_links import default_links
 from ik_service.cli.random_report import print_report, random_request, report_of
-from ik_service.cli.target_files import read_targets
+from ik_service.cli.solve_files import check_output, csv_text, read_targets, write_answer
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.robots import RobotModel, load_robot, load_world
 from ik_service.service.pool.solver_cache import SolverCache

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from ik_service.cli.descriptors import RESERVE, with_descriptors
+from ik_service.cli.serve import RESERVE, with_descriptors
 from ik_service.settings import ServiceSettings
 from tests.cli.conftest import ServerProcess
 

@@ -6,8 +6,8 @@ import pytest
 from ik_service import load_robot
 from ik_service.mechanism.names import leaf_links
 from ik_service.mechanism.transforms import quaternion_rotate, transform_multiply
+from ik_service.page.drawing import JointArcs
 from ik_service.page.geometry import Role, ball_mesh, cylinder_mesh, loop_rods, placed_bodies, robot_parts, robot_size
-from ik_service.page.joint_arcs import JointArcs
 from ik_service.robots import JointType, builtin_robot_names
 
 DRAWN_M = 1e-6  # positions are sent as float32

@@ -15,7 +15,7 @@ from ik_service.compiler.closed_form.turns import (
     upper_name,
 )
 from ik_service.compiler.code.lanes import Lanes
-from ik_service.compiler.code.statements import packet, statements
+from ik_service.compiler.code.functions import packet, statements
 from objectives.expression import Expression
 
 

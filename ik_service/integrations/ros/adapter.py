@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ik_service.ik_solver import IKSolver
+from ik_service.integrations.ros.described_robot import PlanningGroup, joints_above
 from ik_service.integrations.ros.error_codes import MoveItErrorCode, RequestRefusedError, write_error_code
-from ik_service.integrations.ros.groups import PlanningGroup, joints_above
 from ik_service.integrations.ros.poses import RobotFrames, in_frame, in_world, read_pose, write_pose
 from ik_service.integrations.ros.robot_states import RobotStates
 from ik_service.mechanism.transforms import Float64Array

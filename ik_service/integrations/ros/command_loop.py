@@ -14,9 +14,8 @@ from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from ik_service.integrations.ros.command_stream import CommandStream, StreamSettings
-from ik_service.integrations.ros.described_robot import DescribedRobot
+from ik_service.integrations.ros.described_robot import DescribedRobot, PlanningGroup
 from ik_service.integrations.ros.error_codes import RequestRefusedError
-from ik_service.integrations.ros.groups import PlanningGroup
 from ik_service.mechanism.transforms import Float64Array
 from objectives.errors import InputError
 

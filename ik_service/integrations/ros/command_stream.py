@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ik_service.control import ControlLimits, IKController
+from ik_service.integrations.ros.described_robot import PlanningGroup, joints_above
 from ik_service.integrations.ros.error_codes import MoveItErrorCode, RequestRefusedError
-from ik_service.integrations.ros.groups import PlanningGroup, joints_above
 from ik_service.integrations.ros.poses import RobotFrames, in_world, read_pose
 from ik_service.integrations.ros.robot_states import RobotStates
 from ik_service.mechanism.transforms import Float64Array

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ik_service.integrations.ros.described_robot import joints_above
 from ik_service.integrations.ros.error_codes import MoveItErrorCode, RequestRefusedError
-from ik_service.integrations.ros.groups import joints_above
 from ik_service.mechanism.transforms import Float64Array, transform_inverse, transform_multiply
 from ik_service.robots import RobotModel
 from objectives.errors import InputError

@@ -5,7 +5,7 @@ Chains of mimic joints are resolved to their leaders, and contradictory limits r
 
 import dataclasses
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -34,6 +34,7 @@ from ik_service.robots.readers.description import (
     ReadConstraints,
     RobotDescription,
     bounded,
+    free_name,
 )
 from objectives.errors import InputError
 
@@ -167,18 +168,12 @@ def _add_floating_base(
     joint_of_child: dict[str, JointDescription],
     root: str,
 ) -> str:
-    world = _free_name(WORLD, links)
-    joint = _free_name(FLOATING_BASE, {joint.name for joint in joints})
+    world = free_name(WORLD, links)
+    joint = free_name(FLOATING_BASE, {joint.name for joint in joints})
     links[world] = LinkDescription(world)
     joint_of_child[root] = JointDescription(joint, JointType.FLOATING, world, root)
     joints.insert(0, joint_of_child[root])
     return world
-
-
-def _free_name(name: str, taken: Container[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name
 
 
 def _depth_first(root: str, joints: Iterable[JointDescription]) -> list[str]:

@@ -3,7 +3,7 @@
 The readers of URDF, MJCF and Newton write descriptions; ``assembly`` turns a description into a ``RobotModel``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
@@ -70,6 +70,13 @@ class HingeDescription:
     reference_link: str  # link on the other side
     # frame of the hinge, with its axis along z, in the link ``base_link`` or else the root, shape [7]
     X_base: Float64Array
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """Give a name, with as many ``_`` behind as make a name that is not taken."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def bounded(warnings: Sequence[str]) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from ik_service.robots.readers.description import (
     MimicDescription,
     ReadConstraints,
     RobotDescription,
+    free_name,
 )
 from ik_service.robots.readers.mjcf_equalities import MjcfEqualities
 from ik_service.robots.readers.xml_reader import shortened, with_declaration_passed_over
@@ -189,8 +190,7 @@ class _Conversion:
         self._links.append(name)
 
     def _new_link(self, name: str) -> str:
-        while name in self._link_names:
-            name = f"{name}_"
+        name = free_name(name, self._link_names)
         self._link_names.add(name)
         self._links.append(name)
         return name

@@ -16,6 +16,7 @@ from ik_service.mechanism.coordinates import CoordinateConstraint
 from ik_service.mechanism.coupling import LIMIT_SLACK, leader_interval
 from ik_service.mechanism.loops import IDENTITY, LoopConstraint, Transform
 from ik_service.mechanism.transforms import MAX_NUMBER, Float64Array
+from ik_service.robots.readers.description import free_name
 from objectives.errors import InputError
 
 SAME = 1e-9  # relative tolerance: coefficients and values closer than this count as equal
@@ -125,11 +126,8 @@ class MjcfEqualities:
 
     def _name(self, equality: int) -> str:
         """Give the name of an equality, or a unique name if unnamed."""
-        model = self._model
-        taken, name = {model.equality(k).name for k in range(model.neq)}, f"equality_{equality}"
-        while name in taken:
-            name += "_"
-        return model.equality(equality).name or name
+        names = [self._model.equality(k).name for k in range(self._model.neq)]
+        return names[equality] or free_name(f"equality_{equality}", names)
 
     def _read(self, equality: int) -> None:
         kinds = self._kinds

@@ -27,10 +27,15 @@ def read_collision_model(
     A file of spheres replaces the shapes. `disabled` pairs are not checked; they may name links without spheres.
     UnknownNameError if the file of spheres names an unknown link; InputError for pairs of links without spheres.
     """
+    spheres = None if document is not None else spheres_of_shapes(shapes)
     if document is not None:
-        return _without_disabled(_model_of_document(robot, document), disabled)
-    spheres = spheres_of_shapes(shapes)
-    return None if spheres is None else _without_disabled(choose_pairs(robot, spheres), disabled)
+        model = _model_of_document(robot, document)
+    elif spheres is not None:
+        model = choose_pairs(robot, spheres)
+    else:
+        return None
+    known = [pair for pair in disabled if pair[0] != pair[1] and model.spheres.keys() >= {*pair}]
+    return model.without_pairs(known, DISABLED) if known else model
 
 
 def spheres_of_shapes(shapes: Mapping[str, LinkShapes]) -> dict[str, Float64Array] | None:
@@ -40,7 +45,8 @@ def spheres_of_shapes(shapes: Mapping[str, LinkShapes]) -> dict[str, Float64Arra
     uncovered part would count as free in contact.
     """
     given = {link: own for link, own in shapes.items() if own.shapes}
-    if not given or flat_count(shapes) > MAX_COVERED or any(own.unread for own in shapes.values()):
+    flat_count = sum(isinstance(shape, Box | Cylinder) for own in given.values() for shape in own.shapes)
+    if not given or flat_count > MAX_COVERED or any(own.unread for own in shapes.values()):
         return None
     found = {link: np.concatenate([cover_shape(shape) for shape in own.shapes]) for link, own in given.items()}
     is_small = all((np.abs(own) <= MAX_POSITION).all() for own in found.values())
@@ -61,11 +67,6 @@ def why_no_spheres(shapes: Mapping[str, LinkShapes]) -> str:
     return "There is no collision model: the shapes are too many or too large. See 'ik-service spheres'."
 
 
-def flat_count(shapes: Mapping[str, LinkShapes]) -> int:
-    """Count the boxes and cylinders of links, the shapes that need a search to cover."""
-    return sum(isinstance(shape, Box | Cylinder) for own in shapes.values() for shape in own.shapes)
-
-
 def _model_of_document(robot: KinematicRobot, document: SphereDocument) -> CollisionModel:
     """Give the model of a file of spheres; missing pairs are chosen."""
     for link in document.spheres:
@@ -76,9 +77,3 @@ def _model_of_document(robot: KinematicRobot, document: SphereDocument) -> Colli
     for reason, pairs in document.left_out.items():
         model = model.without_pairs(pairs, reason)
     return model
-
-
-def _without_disabled(model: CollisionModel, disabled: Iterable[LinkPair]) -> CollisionModel:
-    """Remove the disabled pairs of an SRDF file, which may name links without spheres."""
-    known = [pair for pair in disabled if pair[0] != pair[1] and model.spheres.keys() >= {*pair}]
-    return model.without_pairs(known, DISABLED) if known else model

@@ -5,8 +5,8 @@ import pytest
 
 from ik_service import load_robot
 from ik_service.integrations.ros.adapter import AdapterSettings, KinematicsAdapter
+from ik_service.integrations.ros.described_robot import groups_of_lines
 from ik_service.integrations.ros.error_codes import MoveItErrorCode
-from ik_service.integrations.ros.groups import groups_of_lines
 from ik_service.mechanism.transforms import (
     quaternion_conjugate,
     quaternion_multiply,

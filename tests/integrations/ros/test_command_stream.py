@@ -7,8 +7,8 @@ import pytest
 
 from ik_service import load_robot
 from ik_service.integrations.ros.command_stream import CommandStream, StreamSettings
+from ik_service.integrations.ros.described_robot import groups_of_lines
 from ik_service.integrations.ros.error_codes import RequestRefusedError
-from ik_service.integrations.ros.groups import groups_of_lines
 from objectives import InputError
 from tests.integrations.ros.plain_messages import message, stamped_pose
 

@@ -4,8 +4,7 @@ import pytest
 
 from ik_service import load_robot
 from ik_service.errors import RobotFileError
-from ik_service.integrations.ros.described_robot import DescriptionSettings, read_described_robot
-from ik_service.integrations.ros.groups import groups_of_lines
+from ik_service.integrations.ros.described_robot import DescriptionSettings, groups_of_lines, read_described_robot
 from ik_service.robots import builtin_urdf
 from objectives import InputError, UnknownNameError
 
