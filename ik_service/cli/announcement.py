@@ -18,8 +18,7 @@ from ik_service.settings import ServiceSettings
 
 _logger = logging.getLogger(__name__)
 
-Example = tuple[str, dict[str, Any]]
-"""Name of a robot and the body of a solve for it."""
+Example = tuple[str, dict[str, Any]]  # name of a robot and the body of a solve for it
 
 
 def example_request(state: ServiceState) -> Example:

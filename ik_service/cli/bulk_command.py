@@ -17,8 +17,7 @@ from ik_service.robots import load_robot
 from ik_service.solver.given.options import SolverOptions
 from objectives.errors import InputError
 
-LINE_EVERY_S = 10.0
-"""Time between two lines about progress where there is no terminal for a bar."""
+LINE_EVERY_S = 10.0  # time between two lines about progress where there is no terminal for a bar
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-PIPED_WIDTH = 160
-"""Columns of a table that goes into a pipe or a file, where no terminal says how wide it is."""
+PIPED_WIDTH = 160  # columns of a table that goes into a pipe or a file, where no terminal says how wide it is
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 

@@ -16,8 +16,7 @@ from ik_service.robots.readers.mesh_file import read_mesh
 from ik_service.robots.readers.mesh_solid import mesh_solid
 from objectives.errors import InputError
 
-POINTS = 20_000
-"""Random points at which distances are compared."""
+POINTS = 20_000  # random points at which distances are compared
 
 
 def print_grid(mesh: Path, output: Path, *, spacing: float, padding: float, scale: float) -> None:

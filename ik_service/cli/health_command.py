@@ -11,8 +11,7 @@ from urllib.request import ProxyHandler, build_opener
 from ik_service.cli.console import message_console, output_console
 
 LIVE, READY = "/health/live", "/health/ready"
-HOST, PORT = "127.0.0.1", "8000"
-"""Where a service listens by default."""
+HOST, PORT = "127.0.0.1", "8000"  # where a service listens by default
 
 
 def print_health(url: str | None, *, live: bool, timeout_s: float) -> bool:

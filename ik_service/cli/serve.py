@@ -24,8 +24,7 @@ from ik_service.settings import ServiceSettings, load_settings, unknown_variable
 from objectives.errors import IKError
 
 _logger = logging.getLogger(__name__)
-SUPERVISOR = "supervisor"
-"""Role of this process in logs, where others take the requests."""
+SUPERVISOR = "supervisor"  # role of this process in logs, where others take the requests
 
 
 class StartError(IKError):

@@ -41,8 +41,7 @@ SETTLE_S = 0.1
 """Time to read what callers had sent before the end: uvicorn closes connections on which it has read nothing."""
 SETTLE_TURNS = 10
 """Turns of the event loop for the same, where it lags: to accept a connection and to read from it takes four."""
-BACKLOG = 2048
-"""Connections that wait to be accepted."""
+BACKLOG = 2048  # connections that wait to be accepted
 REFRESH_TICKS = 10
 """Ticks of uvicorn, of 0.1 s each, from one look of a worker at its solver and its metrics to the next."""
 PAGE_START_S, PAGE_ASKED_S = 60.0, 0.2

@@ -27,10 +27,8 @@ from objectives.errors import InputError
 FILE_STEP = 1e-4
 """Numbers of a file are whole multiples of it [m]; radii are rounded up, and by as much as centres were moved."""
 
-TRIAL_SAMPLES = 500
-"""Random configurations in which a model is tried."""
-OFTEN = 0.5
-"""Share of them from which on a pair that is in contact there is named."""
+TRIAL_SAMPLES = 500  # random configurations in which a model is tried
+OFTEN = 0.5  # share of them from which on a pair that is in contact there is named
 WHAT_TO_DO = """Leave out pairs that touch where the real robot is free: --free zero, --free middle, --free Q1,Q2,...
 Pairs that are left out are never checked. Smaller spheres touch less: --stands-out, --looks-out."""
 

@@ -31,12 +31,9 @@ from objectives.errors import IKError, InputError
 
 DELAY_LEAST_S, DELAY_MOST_S = 0.1, 10.0
 """Delays before a worker is started again: the first one, doubled each time, and the longest [s]."""
-LONG_LIFE_S = 60.0
-"""After a life as long as this, the next delay is the first one again [s]."""
-END_S = 10.0
-"""Time that workers have beyond their own to end, before they are killed [s]."""
-SOON_S = 1.0
-"""Longest time between two looks at the clock [s]."""
+LONG_LIFE_S = 60.0  # after a life as long as this, the next delay is the first one again [s]
+END_S = 10.0  # time that workers have beyond their own to end, before they are killed [s]
+SOON_S = 1.0  # longest time between two looks at the clock [s]
 OF_TERMINAL = (signal.SIGINT, signal.SIGHUP)
 """Signals that a terminal sends to all processes at once; the supervisor passes them on."""
 

@@ -20,8 +20,7 @@ MEDIA_TYPE = b"application/problem+json"
 REQUEST_ID = b"x-request-id"
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 
-Problem = tuple[int, str, str]
-"""Status, code and title, as in `ik_service.service.errors.problem_documents`."""
+Problem = tuple[int, str, str]  # status, code and title, as in `ik_service.service.errors.problem_documents`
 REPLICA_LOST: Problem = (503, "replica_lost", "The process that was answering has ended")
 """The answer to a request whose replica died."""
 LOST_DETAIL = "The process that was answering this request has ended, and another one takes its place. Ask again."

@@ -26,18 +26,13 @@ from ik_service.service.warm_up import first_request, warmed_robots
 from ik_service.settings import ServiceSettings, load_settings
 from objectives.errors import IKError, InputError
 
-NAME = "solver"
-"""Name of the deployment, with which a configuration sets the resources of its replicas."""
-ONGOING_MOST = 256
-"""Requests that a replica gets at once at most; it makes batches of them."""
-QUEUED_MOST = 1024
-"""Waiting requests of a proxy at most; more are refused."""
-SHUTDOWN_S = 15.0
-"""Time that a replica has to end, in addition to the longest time of a request [s]."""
+NAME = "solver"  # name of the deployment, with which a configuration sets the resources of its replicas
+ONGOING_MOST = 256  # requests that a replica gets at once at most; it makes batches of them
+QUEUED_MOST = 1024  # waiting requests of a proxy at most; more are refused
+SHUTDOWN_S = 15.0  # time that a replica has to end, in addition to the longest time of a request [s]
 HEALTH_PERIOD_S, HEALTH_TIMEOUT_S = 5.0, 12.0
 """Interval of the health checks of a replica, and time for an answer [s]; the third failure ends the replica."""
-PROBE_S = 10.0
-"""Time for the solve of a health check [s]."""
+PROBE_S = 10.0  # time for the solve of a health check [s]
 
 OF_THE_SERVER = frozenset(
     (
@@ -46,8 +41,7 @@ OF_THE_SERVER = frozenset(
     )
 )
 """Settings of the service's own server, which Ray's server replaces."""
-SECRET = frozenset(("api_keys",))
-"""Settings that must not stand in a configuration, which is not secret."""
+SECRET = frozenset(("api_keys",))  # settings that must not stand in a configuration, which is not secret
 
 
 class UnhealthyError(IKError):

@@ -5,26 +5,20 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-REFRESH_S = 0.1
-"""Least time between two refreshes of the panel [s]; the robot is drawn after every solve."""
-AGAIN_S = 1.0
-"""Time after which a question is asked again that may be answered later [s]."""
+REFRESH_S = 0.1  # least time between two refreshes of the panel [s]; the robot is drawn after every solve
+AGAIN_S = 1.0  # time after which a question is asked again that may be answered later [s]
 SLOW_S, LOOK_S = 0.15, 0.05
 """Time after which an action that is not done yet is said to be awaited, and from look to look [s]."""
-PANEL_S = 3.0
-"""Time after which the panel is sent at the latest [s]."""
-UPLOAD_S = 0.5
-"""Time for a browser to say that a file has come, before the button is made anew [s]."""
-SLICE_S = 0.2
-"""Least time from a solve to the next slice [s]."""
+PANEL_S = 3.0  # time after which the panel is sent at the latest [s]
+UPLOAD_S = 0.5  # time for a browser to say that a file has come, before the button is made anew [s]
+SLICE_S = 0.2  # least time from a solve to the next slice [s]
 SOLVE_ACTIONS = frozenset(
     ("again", "branch", "click", "collision", "drag", "loops", "obstacle", "pick", "rest", "step")
 )
 """Actions that a solve of the targets completes."""
 START_ACTIONS = (SOLVE_ACTIONS - {"again", "drag", "rest", "step"}) | {"grab"}
 """Those that begin a drag, or a solve that is no part of one."""
-TOUCH_ACTIONS = frozenset(("again", "branch", "collision", "loops", "obstacle"))
-"""Those after which no arm is frozen."""
+TOUCH_ACTIONS = frozenset(("again", "branch", "collision", "loops", "obstacle"))  # those after which no arm is frozen
 PATH_ACTIONS = frozenset(("clear", "follow", "play"))
 ASIDE_ACTIONS = PATH_ACTIONS | {"click", "file", "random", "slice", "solutions"}
 """Those that leave the robot as it is where they fail."""

@@ -109,14 +109,10 @@ def _columns(poses: Float64Array) -> tuple[NDArray[np.float32], NDArray[np.float
     return flat[:, :3], flat[:, [6, 3, 4, 5]]
 
 
-ARC_SHARE = 0.1
-"""Radius of an arc over the size of the robot."""
-LONGER = 1.25
-"""Length of the line to an angle over the radius."""
-ARC_STEP = np.pi / 24.0
-"""Longest piece of an arc [rad]."""
-OFF_AXIS = 0.01
-"""Least way of a point from an axis, over the size of the robot, that tells where a joint's angle is 0."""
+ARC_SHARE = 0.1  # radius of an arc over the size of the robot
+LONGER = 1.25  # length of the line to an angle over the radius
+ARC_STEP = np.pi / 24.0  # longest piece of an arc [rad]
+OFF_AXIS = 0.01  # least way of a point from an axis, over the size of the robot, that tells where a joint's angle is 0
 ARC_COLOR, ANGLE_COLOR = (70, 130, 205), (170, 60, 200)
 _X_AXIS, _Z_AXIS = np.eye(3)[[0, 2]]
 

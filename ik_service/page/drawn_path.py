@@ -9,10 +9,8 @@ import numpy as np
 from ik_service.page.posed_robot import PosedRobot
 from ik_service.page.questions import AskedTarget, Float64Array, Followed, Question
 
-APART_M, APART_RAD = 0.005, 0.03
-"""Least way of a target from waypoint to waypoint [m], or turn [rad]."""
-WAYPOINT_S = 0.05
-"""Time from waypoint to waypoint [s]."""
+APART_M, APART_RAD = 0.005, 0.03  # least way of a target from waypoint to waypoint [m], or turn [rad]
+WAYPOINT_S = 0.05  # time from waypoint to waypoint [s]
 WAYPOINTS_MOST = 1000
 _ways = itertools.count(1)
 

@@ -18,18 +18,12 @@ from ik_service.robots.readers.mesh_file import Mesh
 
 Float64Array = NDArray[np.float64]
 Ends = tuple[float, float]
-ROD_SHARE = 0.036
-"""Radius of the thickest rod over the size of the robot; those of the last links have half of it."""
-DISC_RADIUS, DISC_HEIGHT = 1.55, 2.5
-"""Of a disc, over the radius of the rod that ends there."""
-RAIL_RADIUS = 0.45
-"""Of the rail of a slider, over the radius of the rod."""
-RAIL_SHARE = 0.15
-"""Longest way of a rail to either side, over the size of the robot."""
-MESH_SIDES = 16
-"""Of a round mesh: few, since a browser without a graphics card feels every corner."""
-LEAST_SIZE = 1e-3
-"""Size of a robot without any length [m]."""
+ROD_SHARE = 0.036  # radius of the thickest rod over the size of the robot; those of the last links have half of it
+DISC_RADIUS, DISC_HEIGHT = 1.55, 2.5  # of a disc, over the radius of the rod that ends there
+RAIL_RADIUS = 0.45  # of the rail of a slider, over the radius of the rod
+RAIL_SHARE = 0.15  # longest way of a rail to either side, over the size of the robot
+MESH_SIDES = 16  # of a round mesh: few, since a browser without a graphics card feels every corner
+LEAST_SIZE = 1e-3  # size of a robot without any length [m]
 _Z_AXIS = np.array([0.0, 0.0, 1.0])
 
 

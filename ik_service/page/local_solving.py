@@ -31,10 +31,8 @@ from ik_service.solver.result import IKResult
 from ik_service.solver.verdict.advice import advice
 from objectives.errors import IKError
 
-SOLVERS_MOST = 16
-"""Solvers that are kept: one for each robot and choice of free axes."""
-BROUGHT_BYTES, BROUGHT_MOST = 1_000_000, 32
-"""Largest file of a robot that a visitor brings, and how many are kept."""
+SOLVERS_MOST = 16  # solvers that are kept: one for each robot and choice of free axes
+BROUGHT_BYTES, BROUGHT_MOST = 1_000_000, 32  # largest file of a robot that a visitor brings, and how many are kept
 
 
 class LocalSolving(Solving):

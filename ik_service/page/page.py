@@ -29,12 +29,9 @@ LOOPBACK = "127.0.0.1"
 THREADS_END_S = 60.0
 """Time that the end of the page waits for its threads [s]: a process that ends while code is compiled may not end."""
 
-UPLOAD_MOST = 1 << 20
-"""Bytes of an uploaded file."""
-MESSAGE_MOST = 4 * UPLOAD_MOST
-"""Bytes of a message that a browser sends; parts of files are smaller."""
-UPLOADS_MOST = 2
-"""Uploads of a browser at a time."""
+UPLOAD_MOST = 1 << 20  # bytes of an uploaded file
+MESSAGE_MOST = 4 * UPLOAD_MOST  # bytes of a message that a browser sends; parts of files are smaller
+UPLOADS_MOST = 2  # uploads of a browser at a time
 HOST = re.compile(r"(?:\[([\da-fA-F:.]+)\]|([^\[\]:/@]+))(?::\d+)?")
 """The header Host: an IPv6 address in brackets, or a name or IPv4 address; then a port."""
 

@@ -19,8 +19,7 @@ from ik_service.page.reach_slice import PLANES, WELL_CLEAR, SliceView
 from ik_service.robots import JointType, RobotModel
 
 OBSTACLES = ("none", "box", "sphere")
-UNLIMITED_TURN, UNLIMITED_WAY = np.pi, 1.0
-"""Range of the slider of a joint without limits [rad, m]."""
+UNLIMITED_TURN, UNLIMITED_WAY = np.pi, 1.0  # range of the slider of a joint without limits [rad, m]
 NO_SLICE = "none"
 SLICE = "Where the first target could be met as it is turned now; crimson where only in contact."
 SLICE_COLORS = "By clearance: orange near contact, green from {0:.0f} mm on."
@@ -29,8 +28,7 @@ TOOL = "The slice is of the tip of a tool of this length, along z of the target;
 PLOT_COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22")
 FREE = "Any turn about this axis of the link will do."
 EULER, QUATERNION = "Euler angles [°]", "quaternion x, y, z, w"
-SAME_TURN = 1.0 - 1e-8
-"""Cosine of half the turn between two orientations up to which their numbers are not told apart."""
+SAME_TURN = 1.0 - 1e-8  # cosine of half the turn between two orientations up to which their numbers are not told apart
 TOOL_AXES, WORLD_AXES = "axes of the tool", "axes of the world"
 PICK = (
     "A click on a link gives its frame a target where it is; another click takes that away. "

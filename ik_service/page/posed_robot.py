@@ -20,8 +20,7 @@ from ik_service.solver.given.options import SolverOptions
 from objectives.errors import InputError
 
 KEEP_BRANCH: Mapping[str, Any] = {"seeds": 1, "approximate": "nearest"}
-DRAWN_AT_LIMIT = 1e-4
-"""Distance from a limit at which a joint that was posed by hand is at it [rad or m]."""
+DRAWN_AT_LIMIT = 1e-4  # distance from a limit at which a joint that was posed by hand is at it [rad or m]
 SOLUTIONS = 8
 RANDOM_TARGETS = 1000
 POSITION_TOLERANCE, ORIENTATION_TOLERANCE = SolverOptions().position_tolerance, SolverOptions().orientation_tolerance

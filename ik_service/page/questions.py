@@ -13,8 +13,7 @@ from ik_service.robots.readers.mesh_file import Mesh
 from objectives.errors import IKError
 
 Float64Array = NDArray[np.float64]
-ROTATIONS = ("rx", "ry", "rz")
-"""Rotations about the axes of the tool, which a target may leave free."""
+ROTATIONS = ("rx", "ry", "rz")  # rotations about the axes of the tool, which a target may leave free
 
 
 class PageError(IKError):

@@ -18,12 +18,9 @@ from ik_service.page.words import FAR_COLOR, GOOD, HIT
 
 PLANES: Mapping[str, tuple[int, int]] = {"level": (0, 1), "upright, along x": (0, 2), "upright, along y": (1, 2)}
 """Axes of the world that span each plane, about the robot's base; it goes through the first target that counts."""
-PLACES = 41
-"""Places along each side."""
-WIDTH = 2.2
-"""Of the plane, over the size of the robot."""
-WELL_CLEAR = 0.05
-"""Clearance that has the colour of the best, over the size of the robot."""
+PLACES = 41  # places along each side
+WIDTH = 2.2  # of the plane, over the size of the robot
+WELL_CLEAR = 0.05  # clearance that has the colour of the best, over the size of the robot
 
 
 @dataclass(frozen=True)

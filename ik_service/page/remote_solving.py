@@ -20,11 +20,9 @@ from ik_service.page.questions import (
 )
 from ik_service.robots import RobotModel, builtin_robot_names
 
-BUSY = (429, 503, 504)
-"""HTTP statuses after which the same request may be answered."""
+BUSY = (429, 503, 504)  # HTTP statuses after which the same request may be answered
 WORKERS = 4
-PATIENCE_S = 30.0
-"""Longest wait for an answer [s]: the first request of a kind waits for its code."""
+PATIENCE_S = 30.0  # longest wait for an answer [s]: the first request of a kind waits for its code
 
 
 class RemoteSolving(Solving):

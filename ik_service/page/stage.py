@@ -15,8 +15,7 @@ from ik_service.page.posed_robot import POSITION_TOLERANCE, PosedRobot, TargetSt
 from ik_service.page.questions import Float64Array
 from ik_service.robots.readers.mesh_file import Mesh
 
-GIZMO_SHARE = 0.22
-"""Size of a gizmo over that of the robot."""
+GIZMO_SHARE = 0.22  # size of a gizmo over that of the robot
 GHOST_COLOR: Color = (120, 150, 190)
 GHOST_OPACITY = 0.28
 START_COLOR: Color = (160, 120, 80)
@@ -24,21 +23,17 @@ START_OPACITY = 0.2
 SPHERE_COLOR: Color = (64, 145, 220)
 SPHERE_OPACITY = 0.35
 PATH_COLOR: Color = (60, 110, 220)
-SLICE_DOT = 0.3
-"""Size of a place of a slice over the way to the next."""
+SLICE_DOT = 0.3  # size of a place of a slice over the way to the next
 OBSTACLE_COLOR: Color = (150, 120, 90)
 SKY_COLOR: Color = (255, 255, 255)
 EARTH_COLOR: Color = (95, 100, 112)
 LIGHT, SUN = 2.2, 0.9
 SUN_POSITION = (2.0, -1.0, 2.0)
-GRID_COLOR: Color = (132, 136, 144)
-"""Seen on white and on black."""
-GRID_LINES, GRID_SHARE = 11, 0.2
-"""Lines each way, and how far they are apart over the size of the robot."""
+GRID_COLOR: Color = (132, 136, 144)  # seen on white and on black
+GRID_LINES, GRID_SHARE = 11, 0.2  # lines each way, and how far they are apart over the size of the robot
 STILL_COLOR: Color = (160, 165, 172)
 ISLAND_COLORS = np.array([(52, 120, 200), (225, 130, 40), (60, 160, 90), (160, 90, 190), (200, 170, 40)], np.uint8)
-VIEW = (0.95, -0.8, 0.5)
-"""From the middle of the robot to the camera, over the size of the robot."""
+VIEW = (0.95, -0.8, 0.5)  # from the middle of the robot to the camera, over the size of the robot
 _gizmo_numbers = itertools.count()
 
 

@@ -25,10 +25,8 @@ from ik_service.page.request_texts import request_html
 from ik_service.page.stage import Stage
 from ik_service.page.view import View
 
-OTHER_SOLUTION = 0.05
-"""Solutions are others where some coordinate differs by more [rad or m]."""
-DRAG_STEP_S = 1.0 / 60.0
-"""Time between two solves on the way to where a gizmo has been dragged [s]."""
+OTHER_SOLUTION = 0.05  # solutions are others where some coordinate differs by more [rad or m]
+DRAG_STEP_S = 1.0 / 60.0  # time between two solves on the way to where a gizmo has been dragged [s]
 BETWEEN_S = 2.0 * DRAG_STEP_S
 """Time that this takes at most [s]: a browser tells where a gizmo is every 50 ms, and the robot moves in between."""
 LATENCIES_MOST = 5000

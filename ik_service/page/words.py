@@ -22,8 +22,7 @@ HIT: Color = (205, 40, 90)
 BY_HAND: Color = (70, 130, 205)
 ELSEWHERE = "Other starts may do better: tick 'Any branch'."
 NO_MODEL = "Collision is not checked: the robot has no collision model."
-FIRST_S = 0.2
-"""A first solve that takes longer has loaded or compiled code [s]."""
+FIRST_S = 0.2  # a first solve that takes longer has loaded or compiled code [s]
 COMPILING = "The first solve of a kind: its code may have to be compiled, which takes some seconds, once."
 HEADINGS: Mapping[str, tuple[str, Color]] = {
     "converged": ("Reached", GOOD),

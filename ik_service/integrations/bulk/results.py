@@ -18,8 +18,7 @@ from ik_service.solver.result import IKResult
 from ik_service.whole_file import UNFINISHED, write_whole
 from objectives.errors import InputError
 
-DESCRIPTION, LOCK = "_job.json", "_lock"
-"""Readers of Parquet ignore names that begin with an underscore."""
+DESCRIPTION, LOCK = "_job.json", "_lock"  # readers of Parquet ignore names that begin with an underscore
 PER_TARGET = {f"target_{column.edge_name}": column for column in ALWAYS_COLUMNS if column.is_per_target}
 """Columns of each target beside those of the worst, where there are several."""
 UNITS = {column.edge_name: column.unit for column in ALWAYS_COLUMNS if column.unit}

@@ -35,8 +35,7 @@ NAMED_FAILURES = 5
 RETRIES = 3  # of a part whose worker on Ray has died
 CLUSTER_CONNECT_S = 10.0  # Ray itself would try for minutes
 STORE_BYTES = 128 * 2**20  # store of a local cluster; no arrays pass through the store
-Progress = Callable[[int, int], None]
-"""Called with the number of finished problems and of all problems of the job."""
+Progress = Callable[[int, int], None]  # called with the number of finished problems and of all problems of the job
 
 
 @dataclass

@@ -26,8 +26,7 @@ from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.result import IKResult
 from objectives.errors import IKError, InputError
 
-SOLVERS_MOST = 16
-"""Solvers that are kept, each for a group and its tips; the one that was used longest ago goes first."""
+SOLVERS_MOST = 16  # solvers that are kept, each for a group and its tips; the one that was used longest ago goes first
 KINDS_REFUSED = ("position_constraints", "orientation_constraints", "visibility_constraints")
 
 

@@ -20,8 +20,7 @@ from ik_service.mechanism.transforms import Float64Array
 from objectives.errors import InputError
 
 COMMAND_TYPES = ("trajectory", "position")
-REFUSALS_APART_S = 1.0
-"""Least time between two lines of the log about poses that are passed over [s]."""
+REFUSALS_APART_S = 1.0  # least time between two lines of the log about poses that are passed over [s]
 
 
 class CommandLoop:

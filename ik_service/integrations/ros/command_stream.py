@@ -20,8 +20,7 @@ from ik_service.robots import RobotModel
 from objectives.errors import InputError
 
 RATE_LEAST, RATE_MOST = 2.0, 2000.0
-STANDS_STILL = 1e-4
-"""Speed below which a joint counts as standing [m/s or rad/s]."""
+STANDS_STILL = 1e-4  # speed below which a joint counts as standing [m/s or rad/s]
 SETTLING_S = 0.5
 """Time for which all joints stand before commands end [s]: a pose that turns back makes them stand for a moment."""
 

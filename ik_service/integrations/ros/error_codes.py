@@ -5,8 +5,7 @@ from typing import Any
 
 from objectives.errors import InputError
 
-SOURCE = "ik_service"
-"""Source that answers name, where their messages have a field for it."""
+SOURCE = "ik_service"  # source that answers name, where their messages have a field for it
 
 
 class MoveItErrorCode(IntEnum):

@@ -14,8 +14,7 @@ from objectives.errors import InputError
 
 UNIT_SLACK = 1e-2
 """Largest difference of the length of a quaternion of a message from 1: some programs write few digits."""
-WORLD_FRAMES = frozenset(("", "world"))
-"""Frames that stand for the one in which the root link is fixed."""
+WORLD_FRAMES = frozenset(("", "world"))  # frames that stand for the one in which the root link is fixed
 
 
 def unit_quaternion(message: Any) -> tuple[float, float, float, float]:
