@@ -69,13 +69,9 @@ def reported_output() -> Iterator[None]:
 def progress_bar(text: str, total: int | None = None, *, is_still: bool = False) -> Iterator[Callable[..., None]]:
     """Show progress on a terminal, on standard error; nothing elsewhere or where IK_SERVICE_QUIET is set.
 
-    Args:
-        text: Name of the work.
-        total: Amount of work; None if unknown: a spinner with seconds.
-        is_still: Whether the bar is drawn only at new values, without a thread that would disturb measurements.
-
-    Yields:
-        A function for new values of `description`, `total`, `completed`, and `advance`.
+    Without a total amount of work, a spinner with seconds is shown. `is_still` draws only at new values, without
+    a thread that would disturb measurements. Yields a function for new values of `description`, `total`, `completed`
+    and `advance`.
     """
     from ik_service.kernels.kernel_loading import QUIET_VARIABLE  # not above: help and version do without
 

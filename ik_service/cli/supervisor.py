@@ -41,22 +41,16 @@ _logger = logging.getLogger(__name__)
 
 
 class Worker:
-    """State of one worker in the supervisor.
-
-    Attributes:
-        process: Its process; None if there is none.
-        connection: The pipe to its process.
-        ready: Message of the ready process; None before.
-        start_at: Start time of the next process [s].
-    """
+    """State of one worker in the supervisor."""
 
     def __init__(self, number: int, settings: ServiceSettings, address: tuple[str, int], metrics_folder: str) -> None:
         self.role, self._number, self._metrics_folder = worker_role(number), number, metrics_folder
         self._arguments = settings, address, metrics_folder
         self.process: BaseProcess | None = None
-        self.connection: Connection | None = None
-        self.ready: WorkerReady | None = None
-        self.start_at, self._started_at, self._delay_s = 0.0, 0.0, DELAY_LEAST_S
+        self.connection: Connection | None = None  # the pipe to its process
+        self.ready: WorkerReady | None = None  # message of the ready process; None before
+        self.start_at = 0.0  # start time of the next process [s]
+        self._started_at, self._delay_s = 0.0, DELAY_LEAST_S
 
     def start(self) -> None:
         """Start the process."""
@@ -100,12 +94,7 @@ class Worker:
 
 
 class Supervisor:
-    """Runs a service of several workers.
-
-    Args:
-        settings: The settings.
-        listener: A socket at the address; the supervisor closes this socket, a proof that no other service is there.
-    """
+    """Runs a service of several workers; closes the listener, a proof that no other service is at its address."""
 
     def __init__(self, settings: ServiceSettings, listener: socket.socket) -> None:
         self._settings, self._address = settings, listener.getsockname()[:2]

@@ -49,11 +49,7 @@ class UnhealthyError(IKError):
 
 
 class SolverReplica:
-    """One application in a process of Ray, on the device assigned by Ray.
-
-    Args:
-        options: Settings by name; they override the environment of the process.
-    """
+    """One application in a process of Ray, on the device assigned by Ray; `options` are those of `replica_settings`."""
 
     app: FastAPI
 
@@ -68,12 +64,7 @@ class SolverReplica:
         return create_app(self._settings)
 
     async def check_health(self) -> None:
-        """Solve a problem. Ray calls this before the first request, and then periodically.
-
-        Raises:
-            UnhealthyError: The solver's thread has ended, or its batch takes longer than any request may.
-            Exception: The first solve, or this one, failed because of the device or the kernels.
-        """
+        """Solve a problem; errors as in `require_solving`. Ray calls this before the first request, and then often."""
         service = self.app.state.service
         assert isinstance(service, ServiceState)  # set at the start of the application
         if not self._is_proven:
@@ -114,14 +105,10 @@ def deployment(settings: ServiceSettings) -> serve.Deployment:
 
 
 def replica_settings(options: Mapping[str, Any], cpus: float = 1.0) -> ServiceSettings:
-    """Return the settings of a replica.
+    """Return the settings of a replica; options are settings by name, which override the environment of this process.
 
-    Args:
-        options: Settings by name; they override the environment of this process.
-        cpus: Cores of the replica: the default number of threads on a CPU.
-
-    Raises:
-        InputError: A setting is not allowed, is secret, or has no effect here.
+    The cores of the replica are the default number of threads on a CPU. InputError if a setting is not allowed, is
+    secret, or has no effect here.
     """
     for name in sorted(SECRET & set(options)):
         raise InputError(f"Setting {name} is secret: give it in the environment of Ray, or as api_keys_file.")
@@ -136,9 +123,7 @@ def replica_settings(options: Mapping[str, Any], cpus: float = 1.0) -> ServiceSe
 async def require_solving(service: ServiceState, settings: ServiceSettings) -> None:
     """Check that a solver works; an overloaded solver passes.
 
-    Raises:
-        UnhealthyError: Its thread has ended, or its batch takes longer than any request may.
-        Exception: The error of the solver.
+    UnhealthyError if its thread has ended, or its batch takes longer than any request may; or the solver's own error.
     """
     if service.pool.solving_s > settings.request_timeout_s:
         raise UnhealthyError("The solver's thread has ended, or does not come back from a batch.")

@@ -12,8 +12,8 @@ import numpy as np
 import viser
 from numpy.typing import NDArray
 
-from ik_service.mechanism.transforms import quaternion_between, quaternion_rotate, transform_multiply
-from ik_service.page.geometry import Float64Array, Parts, Role, loop_rods, placed_bodies, robot_size
+from ik_service.mechanism.transforms import Float64Array, quaternion_between, quaternion_rotate, transform_multiply
+from ik_service.page.geometry import Parts, Role, loop_rods, placed_bodies, robot_size
 from ik_service.robots import JointType, RobotModel
 
 Color = tuple[int, int, int]

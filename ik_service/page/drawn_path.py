@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ik_service.mechanism.transforms import Float64Array
 from ik_service.page.posed_robot import PosedRobot
-from ik_service.page.questions import AskedTarget, Float64Array, Followed, Question
+from ik_service.page.questions import AskedTarget, Followed, Question
 
 APART_M, APART_RAD = 0.005, 0.03  # least way of a target from waypoint to waypoint [m], or turn [rad]
 WAYPOINT_S = 0.05  # time from waypoint to waypoint [s]

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.mechanism.transforms import identity_transform, quaternion_between, transform_multiply
+from ik_service.mechanism.transforms import Float64Array, identity_transform, quaternion_between, transform_multiply
 from ik_service.robots import JointType, RobotModel
 from ik_service.robots.readers.mesh_file import Mesh
 
-Float64Array = NDArray[np.float64]
 Ends = tuple[float, float]
 ROD_SHARE = 0.036  # radius of the thickest rod over the size of the robot; those of the last links have half of it
 DISC_RADIUS, DISC_HEIGHT = 1.55, 2.5  # of a disc, over the radius of the rod that ends there

@@ -11,10 +11,10 @@ import numpy as np
 import viser
 import viser.transforms
 
-from ik_service.mechanism.transforms import quaternion_from_rpy
+from ik_service.mechanism.transforms import Float64Array, quaternion_from_rpy
 from ik_service.page.geometry import robot_size
 from ik_service.page.posed_robot import PosedRobot, TargetState
-from ik_service.page.questions import ROTATIONS, Float64Array, PageError
+from ik_service.page.questions import ROTATIONS, PageError
 from ik_service.page.reach_slice import PLANES, WELL_CLEAR, SliceView
 from ik_service.robots import JointType, RobotModel
 

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.mechanism.names import leaf_links
-from ik_service.page.questions import ROTATIONS, Answer, AskedTarget, Float64Array, PageError, Question
+from ik_service.mechanism.transforms import Float64Array
+from ik_service.page.questions import ROTATIONS, Answer, AskedTarget, PageError, Question
 from ik_service.robots import RobotModel
 from ik_service.robots.readers.world_file import read_world
 from ik_service.solver.given.options import SolverOptions

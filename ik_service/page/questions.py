@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.mechanism.transforms import Float64Array
 from ik_service.robots import RobotModel, load_robot
 from ik_service.robots.readers.mesh_file import Mesh
 from objectives.errors import IKError
 
-Float64Array = NDArray[np.float64]
 ROTATIONS = ("rx", "ry", "rz")  # rotations about the axes of the tool, which a target may leave free
 
 

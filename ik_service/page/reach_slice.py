@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.mechanism.transforms import quaternion_rotate
+from ik_service.mechanism.transforms import Float64Array, quaternion_rotate
 from ik_service.page.geometry import robot_size
 from ik_service.page.posed_robot import PosedRobot
-from ik_service.page.questions import Answer, AskedTarget, Float64Array, Question
+from ik_service.page.questions import Answer, AskedTarget, Question
 from ik_service.page.words import FAR_COLOR, GOOD, HIT
 
 PLANES: Mapping[str, tuple[int, int]] = {"level": (0, 1), "upright, along x": (0, 2), "upright, along y": (1, 2)}

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from ik_service.client import Client, ClientError, ServiceError, SolveResult, SolveTarget, UnreachableError
+from ik_service.mechanism.transforms import Float64Array
 from ik_service.page.local_solving import LocalSolving
 from ik_service.page.questions import (
     Answer,
-    Float64Array,
     Followed,
     PageError,
     Question,

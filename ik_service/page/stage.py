@@ -8,11 +8,10 @@ import numpy as np
 import viser
 from numpy.typing import NDArray
 
-from ik_service.mechanism.transforms import identity_transform, quaternion_multiply
+from ik_service.mechanism.transforms import Float64Array, identity_transform, quaternion_multiply
 from ik_service.page.drawing import LIMIT_COLOR, Color, JointArcs, RobotDrawing
 from ik_service.page.geometry import robot_parts, robot_size, sphere_parts
 from ik_service.page.posed_robot import POSITION_TOLERANCE, PosedRobot, TargetState
-from ik_service.page.questions import Float64Array
 from ik_service.robots.readers.mesh_file import Mesh
 
 GIZMO_SHARE = 0.22  # size of a gizmo over that of the robot

@@ -15,11 +15,12 @@ import numpy as np
 import viser
 from numpy.typing import NDArray
 
+from ik_service.mechanism.transforms import Float64Array
 from ik_service.page import actions, words
 from ik_service.page.drawn_path import WAYPOINT_S, DrawnPath
 from ik_service.page.panel import HERE, NO_OTHER, WORLD_AXES, Panel, unit_quaternion
 from ik_service.page.posed_robot import SOLUTIONS, PosedRobot
-from ik_service.page.questions import Answer, Float64Array, PageError, Question, Solving
+from ik_service.page.questions import Answer, PageError, Question, Solving
 from ik_service.page.reach_slice import ReachSlice
 from ik_service.page.request_texts import request_html
 from ik_service.page.stage import Stage
