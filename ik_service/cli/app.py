@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ik_service.cli.collision_commands import grid, spheres
 from ik_service.cli.console import print_versions, reported_output
-from ik_service.cli.robot_commands import bench, constraints, export, islands, robots, warmup
+from ik_service.cli.robot_commands import bench, constraints, export, grid, islands, robots, spheres, warmup
 from ik_service.cli.service_commands import config, health, openapi, page, serve, serve_with_options
 from ik_service.cli.solving_commands import solve
 

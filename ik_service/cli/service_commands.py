@@ -32,7 +32,7 @@ def serve_with_options() -> Any:
 def config(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Show the settings of the service, and where each comes from."""
     with reported_errors():
-        from ik_service.cli.config_command import print_config
+        from ik_service.cli.setting_options import print_config
 
         print_config(as_json=as_json)
 
