@@ -16,8 +16,9 @@ from benchmarks.problems.compared_robots import ARMS, MORE_ARMS, ComparedRobot
 from benchmarks.report import Report
 from benchmarks.run import benchmark, timed
 from ik_service.compiler import Lanes
+from ik_service.linear_solve import zeroed
 from ik_service.mechanism.transforms import quaternion_exp, quaternion_multiply
-from ik_service.solver.arrays.problem_arrays import allocate_searches
+from ik_service.solver.arrays.problem_arrays import Searches
 from ik_service.solver.compiled.proof_kernel import ProofKernel, proof_kernel_of, proof_task
 from ik_service.solver.lm.codes import PROBLEM_COUNT, SEEDS, SETTINGS_COUNT
 from ik_service.solver.lm.ranking import FAILED
@@ -108,7 +109,7 @@ def proofs_alone(kernel: ProofKernel, robot: ik_service.RobotModel, targets: Pos
         wp.array(end[None], dtype=wp.float64, device=device)
         for end in (robot.active_limit_lower, robot.active_limit_upper)
     )
-    task.searches = allocate_searches(count, 1, device)
+    task.searches = zeroed(Searches, device, (count, 1))
     task.rank = wp.full((count, 1), int(FAILED), dtype=wp.int64, device=device)
     found = []
     for phase in (0, 1):

@@ -92,7 +92,7 @@ def cosine_range(graph: ExpressionGraph, joint: int, phase: float) -> tuple[Scal
 def _from_middle(graph: ExpressionGraph, joint: int, angle: Scalar) -> tuple[Scalar, Scalar, Condition]:
     """Return the distance of an angle from the middle of the limits, half their width, and whether both decide."""
     lower, upper = graph.variable(lower_name(joint)), graph.variable(upper_name(joint))
-    away = angle - (lower + upper) * 0.5
+    away: Scalar = angle - (lower + upper) * 0.5
     for _ in range(WRAPS):
         away = where(away > PI, away - 2 * PI, where(away < -PI, away + 2 * PI, away))
     away = maximum(away, -away)

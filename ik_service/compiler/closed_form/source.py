@@ -14,8 +14,8 @@ from ik_service.compiler.closed_form.turns import (
     lower_name,
     upper_name,
 )
-from ik_service.compiler.code.lanes import Lanes
 from ik_service.compiler.code.functions import packet, statements
+from ik_service.compiler.code.lanes import Lanes
 from objectives.expression import Expression
 
 

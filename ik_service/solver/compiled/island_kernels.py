@@ -199,8 +199,9 @@ class IslandKernels:
         """Return kernels and tasks to prove pose targets out of reach, for links of arms with a closed form."""
         lanes, found = Lanes(1) if self.launches.in_threads else Lanes.on_cpu(), []
         for island, listed, _, rows in self._islands(problems, partition, problem_count):
-            for k in proven_targets(self._rows, rows):
-                kernel = proof_kernel_of(self._model.robot, self._rows.objectives[k].link, lanes)
+            for k in proven_targets(self._rows, rows.tolist()):
+                objective: Any = self._rows.objectives[k]
+                kernel = proof_kernel_of(self._model.robot, objective.link, lanes)
                 if kernel is not None:
                     task = proof_task(kernel, self._model.device)
                     task.problem, task.count = listed
@@ -222,8 +223,9 @@ class IslandKernels:
             if common:
                 listed = problems.every, problems.settings
             else:
-                of_members = wp.array(members.astype(np.int32), dtype=wp.int32, device=device)
-                listed = of_members, wp.array([len(members)], dtype=wp.int32, device=device)
+                of_members: wp.array[Any] = wp.array(members.astype(np.int32), dtype=wp.int32, device=device)
+                count: wp.array[Any] = wp.array([len(members)], dtype=wp.int32, device=device)
+                listed = of_members, count
             for island in range(int(partition.nisland[line])):
                 trees, rows = partition.tree_island[line] == island, partition.row_island[line] == island
                 yield island, listed, np.flatnonzero(trees), np.flatnonzero(rows)
