@@ -16,7 +16,7 @@ from benchmarks.problems.compared_robots import ARMS, MORE_ARMS, ComparedRobot
 from benchmarks.report import Report
 from benchmarks.run import benchmark, timed
 from ik_service.compiler import Lanes
-from ik_service.linear_solve import zeroed
+from ik_service.linear_solve.islands import zeroed
 from ik_service.mechanism.transforms import quaternion_exp, quaternion_multiply
 from ik_service.solver.arrays.problem_arrays import Searches
 from ik_service.solver.compiled.proof_kernel import ProofKernel, proof_kernel_of, proof_task
