@@ -122,10 +122,9 @@ class TargetDisplacement:
         q_world_link = quaternion(snapped(arm.T_world_link[3:]))
         at = add(point_of(arm.T_world_link[:3]), rotate(q_world_link, tool))
         rotation = rows_of(quaternion_product(quaternion_product(q, conjugate(q_link_tool)), conjugate(q_world_link)))
-        numbers: list[Scalar] = [*position, *tool]
         size: Scalar = 0.0
-        for x in numbers:
-            size = size + abs(x)
+        for name in (*TARGET[:3], *TOOL[:3]):
+            size = size + abs(graph.variable(name))
         return cls(rotation, subtract(position, times(rotation, at)), at, size)
 
     def of_point(self, point: Vector) -> Vector:
