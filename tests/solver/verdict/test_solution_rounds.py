@@ -88,8 +88,10 @@ def test_a_search_ends_when_there_are_enough_or_64_seeds_after_the_last_that_was
     assert (seeds % 16 == 0).all()
     assert 0 < enough.sum() < COUNT
     assert seeds[enough].min() < 64 <= seeds[~enough].min() < 256
-    far = solver.solve([[3.0, 0.0, 0.0]], [[0.0, 0.0, 0.0, 1.0]], options={"solutions": WANTED})
+    far = solver.solve([[3.0, 0.0, 0.0]], None, options={"solutions": WANTED})
     assert (far.solution_count.tolist(), made(solver, 1).tolist()) == ([0], [64])
+    proven = solver.solve([[3.0, 0.0, 0.0]], [[0.0, 0.0, 0.0, 1.0]], options={"solutions": WANTED})
+    assert (proven.status_names, made(solver, 1).tolist()) == (["unreachable"], [16])
 
 
 def test_solves_that_take_turns_record_nothing_anew(targets, monkeypatch):
