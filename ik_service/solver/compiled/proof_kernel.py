@@ -3,7 +3,7 @@
     phase 0    before the search: the shell, which is cheap; a proven target gets one attempt, others their first seeds
     phase 1    targets left after these seeds: the other proofs; without one the search goes on
 
-Each lane of a packet has one problem. Where every attempt is kept only the shell is tried, and all attempts are made.
+Each lane of a packet has one problem. Where all attempts are kept (several solutions), the shell alone is tried.
 On a GPU, with a thread for each problem, phase 0 is all: the shell, and intervals where no last joint is searched.
 """
 
