@@ -1,9 +1,11 @@
-"""Proofs by intervals: in every branch a step has no solution, or the interval of a joint misses its limits.
+"""Branches of a class: the configurations that meet a target, one for each choice of signs, as intervals of joints.
 
-Each function gives a number for each branch of a class; above 0 it refuses the branch.
+Each function gives the branches of a class. Of arms without a searched joint the number of a branch is
+4 shoulder + 2 elbow + wrist, with a bit for the second sign of each.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +18,6 @@ from ik_service.compiler.closed_form.intervals import (
     Place,
     arc_range,
     azimuth_radius,
-    beyond_limits,
     elbow,
     number,
     root,
@@ -39,8 +40,21 @@ from objectives.expression import Scalar, atan2, maximum, minimum, sqrt, where
 from objectives.expression.frame_algebra import Vector, add, cross, dot, scale, subtract
 
 
-def spherical_wrist(scope: ArmScope) -> Iterator[Scalar]:
-    """Refuse each branch of an arm whose axes 4, 5 and 6 meet; 2 || 3."""
+@dataclass(frozen=True)
+class Branch:
+    """A branch of an arm.
+
+    Attributes:
+        refused: Above 0 if a step has no solution for any target within the tolerances.
+        joints: Interval of each joint, except the last where it is searched; whole turns are left out.
+    """
+
+    refused: Scalar
+    joints: tuple[Interval, ...]
+
+
+def spherical_wrist(scope: ArmScope) -> Iterator[Branch]:
+    """Give the branches of an arm whose axes 4, 5 and 6 meet; 2 || 3."""
     h, p = scope.axes, scope.points
     sign3 = _same_way(h[1], h[2])
     moved = scope.moved(p[3])
@@ -48,24 +62,25 @@ def spherical_wrist(scope: ArmScope) -> Iterator[Scalar]:
         h[0], h[1], subtract(scope.motion.of_point(p[3]), p[0]), moved, number(dot(h[1], subtract(p[3], p[0])))
     )
     for first, place, radius in turns:
-        of_first = maximum(beyond_limits(scope.graph, 0, first), refused)
         links, out_of_reach = _elbow(scope, p[3], place, radius)
         rotation = turned_rows(h[0], back(turn_of(first.centre)), scope.motion.rotation)
         for link in links:
             third = Interval(sign3 * link.second.centre, link.second.radius)
-            of_arm = maximum(of_first, out_of_reach)
-            of_arm = maximum(
-                of_arm, maximum(beyond_limits(scope.graph, 1, link.first), beyond_limits(scope.graph, 2, third))
-            )
             left = turned_rows(h[1], back(turn_of(link.total.centre)), rotation)
             spread = scope.spread + first.radius + link.total.radius + ARC_SLACK
             for turn in wrist((h[3], h[4], h[5]), left, minimum(spread, PI)):
-                of_wrist = maximum(beyond_limits(scope.graph, 4, turn.middle), beyond_limits(scope.graph, 5, turn.last))
-                yield maximum(of_arm, maximum(beyond_limits(scope.graph, 3, turn.first), of_wrist))
+                joints = (first, link.first, third, turn.first, turn.middle, turn.last)
+                yield Branch(maximum(refused, out_of_reach), joints)
 
 
-def parallel_axes(scope: ArmScope) -> Iterator[Scalar]:
-    """Refuse each branch of an arm whose axes 2, 3 and 4 are parallel; 4, 5 and 5, 6 meet."""
+def parallel_axes(scope: ArmScope) -> Iterator[Branch]:
+    """Give the branches of an arm whose axes 2, 3 and 4 are parallel; 4, 5 and 5, 6 meet."""
+    found = list(_parallel_axes(scope))
+    return (found[4 * shoulder + 2 * wrist + elbow] for shoulder, elbow, wrist in np.ndindex(2, 2, 2))
+
+
+def _parallel_axes(scope: ArmScope) -> Iterator[Branch]:
+    # in the order of the signs of shoulder, wrist, elbow
     h, p = scope.axes, scope.points
     sign3, sign4 = _same_way(h[1], h[2]), _same_way(h[1], h[3])
     moved = scope.moved(p[4])
@@ -75,12 +90,9 @@ def parallel_axes(scope: ArmScope) -> Iterator[Scalar]:
     lever = subtract(p[3], p[4])  # along axis 5
     length = float(np.linalg.norm(scope.arm.points[3] - scope.arm.points[4]))
     for first, place, radius in turns:
-        of_first = maximum(beyond_limits(scope.graph, 0, first), refused)
         rotation = turned_rows(h[0], back(turn_of(first.centre)), scope.motion.rotation)
         spread = minimum(scope.spread + first.radius + ARC_SLACK, PI)
         for turn in wrist((h[1], h[4], h[5]), rotation, spread):
-            of_wrist = maximum(beyond_limits(scope.graph, 4, turn.middle), beyond_limits(scope.graph, 5, turn.last))
-            of_wrist = maximum(of_first, of_wrist)
             # axis 4 is beside the wrist: on a known side, or anywhere around it
             is_known = turn.first.radius < 1.0
             side = _in_plane(scope, turned(h[1], turn_of(turn.first.centre), lever))
@@ -93,13 +105,12 @@ def parallel_axes(scope: ArmScope) -> Iterator[Scalar]:
                     sign4 * (turn.first.centre - link.total.centre),
                     minimum(turn.first.radius + link.total.radius, PI),
                 )
-                of_links = maximum(beyond_limits(scope.graph, 1, link.first), beyond_limits(scope.graph, 2, third))
-                of_links = maximum(of_links, beyond_limits(scope.graph, 3, fourth))
-                yield maximum(maximum(of_wrist, out_of_reach), of_links)
+                joints = (first, link.first, third, fourth, turn.middle, turn.last)
+                yield Branch(maximum(refused, out_of_reach), joints)
 
 
-def meeting_axes(scope: ArmScope) -> Iterator[Scalar]:
-    """Refuse each branch of an arm whose axes 4 and 5 meet, for an interval of joint 6; 2 || 3."""
+def meeting_axes(scope: ArmScope) -> Iterator[Branch]:
+    """Give the branches of an arm whose axes 4 and 5 meet, for an interval of joint 6; 2 || 3."""
     h, p = scope.axes, scope.points
     last, last_spread = scope.last_joint()
     sign3, lever = _same_way(h[1], h[2]), length_across(scope.arm.points[4] - scope.arm.points[5], scope.arm.axes[5])
@@ -112,16 +123,11 @@ def meeting_axes(scope: ArmScope) -> Iterator[Scalar]:
     along_fifth, across_fifth = (times(scope.motion.rotation, turned(h[5], back(last), one)) for one in (h[4], side))
     ahead = _unit(subtract(h[4], scale(dot(h[3], h[4]), h[3])))
     for first, place, radius in turns:
-        of_first = maximum(beyond_limits(scope.graph, 0, first), refused)
         links, out_of_reach = _elbow(scope, p[3], place, radius)
         turn = back(turn_of(first.centre))
         seen = [turned(h[0], turn, one) for one in (along_fifth, across_fifth)]
         for link in links:
             third = Interval(sign3 * link.second.centre, link.second.radius)
-            of_arm = maximum(of_first, out_of_reach)
-            of_arm = maximum(
-                of_arm, maximum(beyond_limits(scope.graph, 1, link.first), beyond_limits(scope.graph, 2, third))
-            )
             turn = back(turn_of(link.total.centre))
             fifth, beside = (turned(h[1], turn, one) for one in seen)
             spread = scope.spread + first.radius + link.total.radius + ARC_SLACK
@@ -135,12 +141,12 @@ def meeting_axes(scope: ArmScope) -> Iterator[Scalar]:
             turn_spread = spread + last_spread + fourth.radius
             turn_spread = where(turn_spread < 1.5, turn_spread, PI)
             turn5 = Interval(atan2(dot(cross(h[4], side), left), dot(side, left)), turn_spread)
-            of_wrist = maximum(beyond_limits(scope.graph, 3, fourth), beyond_limits(scope.graph, 4, turn5))
-            yield maximum(maximum(of_arm, of_bend), of_wrist)
+            of_elbow = maximum(refused, out_of_reach)
+            yield Branch(maximum(of_elbow, of_bend), (first, link.first, third, fourth, turn5))
 
 
-def seven_joints(scope: ArmScope) -> Iterator[Scalar]:
-    """Refuse each branch of an arm whose axes 1, 2, 3 and axes 5, 6 meet, for an interval of joint 7."""
+def seven_joints(scope: ArmScope) -> Iterator[Branch]:
+    """Give the branches of an arm whose axes 1, 2, 3 and axes 5, 6 meet, for an interval of joint 7."""
     h, p, slack = scope.axes, scope.points, scope.slack
     last, last_spread = scope.last_joint()
     rotation = rows_turned(scope.motion.rotation, h[6], last)
@@ -164,7 +170,6 @@ def seven_joints(scope: ArmScope) -> Iterator[Scalar]:
     near = subtract(p[0], p[3])
     near_across = length_across(scope.arm.points[0] - scope.arm.points[3], scope.arm.axes[3])
     for fourth in bends:
-        of_fourth = maximum(refused, beyond_limits(scope.graph, 3, fourth))
         turn4 = turn_of(fourth.centre)
         shoulder5 = subtract(add(p[3], turned(h[3], back(turn4), near)), p[4])  # from the wrist, seen from link 4
         moved5 = fourth.radius * near_across + scope.rounding
@@ -189,16 +194,12 @@ def seven_joints(scope: ArmScope) -> Iterator[Scalar]:
                 minimum(phase_radius + (arc_most - arc_least) * 0.5, PI),
             )
             fifth = Interval(azimuth - atan2(x * -sign, along6), radius5)
-            of_sixth = maximum(beyond_limits(scope.graph, 5, sixth), beyond_limits(scope.graph, 4, fifth))
-            of_sixth = maximum(maximum(of_fourth, of_arc), of_sixth)
             left = rows_turned(rotation, h[5], turn_of(sixth.centre))
             left = rows_turned(rows_turned(left, h[4], turn_of(fifth.centre)), h[3], turn4)
             spread = scope.spread + last_spread + fourth.radius + fifth.radius + sixth.radius + ARC_SLACK
             for turn in wrist((h[0], h[1], h[2]), left, minimum(spread, PI)):
-                of_shoulder = maximum(
-                    beyond_limits(scope.graph, 1, turn.middle), beyond_limits(scope.graph, 2, turn.last)
-                )
-                yield maximum(of_sixth, maximum(beyond_limits(scope.graph, 0, turn.first), of_shoulder))
+                joints = (turn.first, turn.middle, turn.last, fourth, fifth, sixth)
+                yield Branch(maximum(refused, of_arc), joints)
 
 
 def _bend(scope: ArmScope, least: Scalar, most: Scalar) -> tuple[list[Interval], Scalar]:

@@ -35,6 +35,7 @@ RELATIVE_SLACK = 1e-5  # rounding of quotients
 TINY = 1e-20
 ALIVE = -1.0
 WRAPS = 3  # whole turns between an angle and a limit at most; beyond, nothing is refused
+UNLIMITED = 1e3  # margin of a joint without limits [rad]
 
 
 @dataclass(frozen=True)
@@ -76,27 +77,51 @@ def sine_bound(angle: Scalar) -> Scalar:
     return where(angle < PI / 2, angle, 1.0)
 
 
-def beyond_limits(graph: ExpressionGraph, joint: int, angle: Interval) -> Scalar:
-    """Return by how much an interval and its copies a turn away miss the limits of a joint [rad]; above 0: missed."""
-    away, half, is_known = _from_middle(graph, joint, angle.centre)
-    return where(is_known, away - angle.radius - half - END_SLACK, ALIVE)
+@dataclass(frozen=True)
+class LimitedAngle:
+    """An interval of angles seen from the limits of its joint.
+
+    Attributes:
+        missed: By how much the interval and its copies a turn away miss the limits [rad]; above 0: missed.
+        angle: The centre, on the turn nearest the middle of the limits [rad].
+        margin: Distance of this angle from the nearer limit [rad].
+    """
+
+    missed: Scalar
+    angle: Scalar
+    margin: Scalar
+
+
+def limited(graph: ExpressionGraph, joint: int, angle: Interval) -> LimitedAngle:
+    """Compare an interval of a joint with its limits."""
+    away, half, is_near, is_known = _from_middle(graph, joint, angle.centre)
+    distance = maximum(away, -away)
+    missed = where(is_known, distance - angle.radius - half - END_SLACK, ALIVE)
+    middle = (graph.variable(lower_name(joint)) + graph.variable(upper_name(joint))) * 0.5
+    return LimitedAngle(
+        missed, where(is_near, middle + away, angle.centre), where(is_near, half - distance, UNLIMITED)
+    )
 
 
 def cosine_range(graph: ExpressionGraph, joint: int, phase: float) -> tuple[Scalar, Scalar]:
     """Return the least and the largest cos(q - phase) within the limits of a joint."""
-    away, half, is_known = _from_middle(graph, joint, phase)
+    away, half, _, is_known = _from_middle(graph, joint, phase)
+    away = maximum(away, -away)
     least, most = maximum(away - half, 0.0), minimum(away + half, PI)
     return where(is_known, cos(most) - COSINE_SLACK, -1.0), where(is_known, cos(least) + COSINE_SLACK, 1.0)
 
 
-def _from_middle(graph: ExpressionGraph, joint: int, angle: Scalar) -> tuple[Scalar, Scalar, Condition]:
-    """Return the distance of an angle from the middle of the limits, half their width, and whether both decide."""
+def _from_middle(graph: ExpressionGraph, joint: int, angle: Scalar) -> tuple[Scalar, Scalar, Condition, Condition]:
+    """Return an angle from the middle of the limits, within half a turn, and half their width.
+
+    Also whether the angle is within half a turn (not without limits), and whether both numbers decide.
+    """
     lower, upper = graph.variable(lower_name(joint)), graph.variable(upper_name(joint))
     away: Scalar = angle - (lower + upper) * 0.5
     for _ in range(WRAPS):
         away = where(away > PI, away - 2 * PI, where(away < -PI, away + 2 * PI, away))
-    away = maximum(away, -away)
-    return away, (upper - lower) * 0.5, (upper - lower < 2 * PI) & (away <= PI + ARC_SLACK)
+    is_near = maximum(away, -away) <= PI + ARC_SLACK
+    return away, (upper - lower) * 0.5, is_near, (upper - lower < 2 * PI) & is_near
 
 
 def shoulder(

@@ -4,15 +4,17 @@
     intervals   in every branch a step has no solution, or the interval of a joint misses its limits
 
 Each is a number; above 0 it is a proof. It holds for every target within the tolerances of the given one, for the robot
-as well as for its nominal arm, and in float32.
+as well as for its nominal arm, and in float32. With tolerances of 0 the centres of the intervals are the branches.
 """
 
+from dataclasses import dataclass
 from functools import reduce
 
 from ik_service.compiler.closed_form import branches, shells
 from ik_service.compiler.closed_form.classes import ArmClass, NominalArm
+from ik_service.compiler.closed_form.intervals import limited
 from ik_service.compiler.closed_form.scope import ArmScope
-from objectives.expression import Expression, Scalar, minimum
+from objectives.expression import Expression, Scalar, maximum, minimum
 
 _PROOFS = {
     ArmClass.SPHERICAL: (shells.shell_of_parallel_links, branches.spherical_wrist),
@@ -22,12 +24,30 @@ _PROOFS = {
 }
 
 
+@dataclass(frozen=True)
+class BranchNumbers:
+    """A branch within the limits.
+
+    Attributes:
+        refused: Above 0 if no configuration of the branch is within the limits and meets the target.
+        radius: Largest radius of the intervals of its joints [rad].
+        margin: Least distance of a joint from the nearer limit [rad].
+        angles: Each joint, on the turn nearest the middle of its limits [rad]; without a searched last joint.
+    """
+
+    refused: Expression
+    radius: Expression
+    margin: Expression
+    angles: tuple[Expression, ...]
+
+
 class ArmProofs:
     """The proofs of one arm, as expressions of one graph.
 
     Attributes:
         shell: The proof by the shell.
-        intervals: The proof by intervals; for classes closed with a given last joint, of an interval of this joint.
+        branches: The branches; for classes closed with a given last joint, for an interval of this joint.
+        intervals: The proof by intervals: every branch is refused.
     """
 
     def __init__(self, nominal: NominalArm) -> None:
@@ -35,7 +55,17 @@ class ArmProofs:
         scope = ArmScope.of(nominal.arm)
         shell, branches_of = _PROOFS[nominal.kind]
         self.shell = _lifted(scope, shell(scope))
-        self.intervals = _lifted(scope, reduce(minimum, branches_of(scope)))
+        self.branches = [_numbers(scope, branch) for branch in branches_of(scope)]
+        self.intervals = reduce(minimum, (branch.refused for branch in self.branches))
+
+
+def _numbers(scope: ArmScope, branch: branches.Branch) -> BranchNumbers:
+    joints = [limited(scope.graph, k, interval) for k, interval in enumerate(branch.joints)]
+    refused = reduce(maximum, (one.missed for one in joints), branch.refused)
+    radius = reduce(maximum, (interval.radius for interval in branch.joints))
+    margin = reduce(minimum, (one.margin for one in joints))
+    refused, radius, margin = (_lifted(scope, value) for value in (refused, radius, margin))
+    return BranchNumbers(refused, radius, margin, tuple(_lifted(scope, one.angle) for one in joints))
 
 
 def _lifted(scope: ArmScope, value: Scalar) -> Expression:

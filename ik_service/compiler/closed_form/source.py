@@ -1,5 +1,6 @@
 """C++ of the proofs of an arm over SIMD packets: one problem in each lane."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +18,8 @@ from ik_service.compiler.closed_form.turns import (
 from ik_service.compiler.code.functions import packet, statements
 from ik_service.compiler.code.lanes import Lanes
 from objectives.expression import Expression
+
+EXACT_NOISE = 1e-4  # of a rounded file: rotation [rad], and share of the arm's length
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +49,22 @@ class ProofSource:
     def _proofs(self) -> ArmProofs:
         return ArmProofs(self.arm)
 
+    @property
+    def is_exact(self) -> bool:
+        """Return whether the robot is its nominal arm, but for the rounding of its file."""
+        arm = self.arm.arm
+        return arm.rotation_noise <= EXACT_NOISE and arm.length_noise <= EXACT_NOISE * arm.length
+
+    @property
+    def outputs(self) -> int:
+        """Numbers of `branches_text` for each branch: refused, radius, margin, and the angles."""
+        return 3 + len(self._proofs.branches[0].angles)
+
+    @property
+    def branches(self) -> int:
+        """Number of branches."""
+        return len(self._proofs.branches)
+
     def shell_text(self) -> str:
         """Write the body of `int shell(Inputs& inputs)`: lanes with a proof by the shell, as bits."""
         return self._text(self._proofs.shell)
@@ -54,14 +73,24 @@ class ProofSource:
         """Write the same for the proof by intervals."""
         return self._text(self._proofs.intervals)
 
-    def _text(self, proof: Expression) -> str:
+    def branches_text(self) -> str:
+        """Write the body of `int branches(Inputs& inputs, Found& found)`: `intervals_text`, and the branches.
+
+        Output k of branch b of lane l is at `(b * outputs + k) * width + l`.
+        """
+        numbers = [[one.refused, one.radius, one.margin, *one.angles] for one in self._proofs.branches]
+        return self._text(self._proofs.intervals, [value for branch in numbers for value in branch])
+
+    def _text(self, proof: Expression, outputs: Sequence[Expression] = ()) -> str:
         lanes, names = self.lanes, dict[Expression, str]()
         lines = [f"const F {name} = s[{k}];" for k, name in enumerate(self.inputs)]
-        lines += statements(lanes, [proof], names)
+        lines += statements(lanes, [proof, *outputs], names)
+        lines += [f"((U*)&found)[{k}] = {packet(lanes, value, names)};" for k, value in enumerate(outputs)]
         proven = f"{packet(lanes, proof, names)} > {lanes.everywhere(lanes.number(0.0))}"
         lines = [*lanes.prologue(), "U* const s = (U*)&inputs;", *lines, f"return {lanes.bits(proven)};"]
         if lanes.width == 1:
             return "\n".join(["{", *lines, "}"])
         # a function of its own, that is called: inlined into a kernel, it takes the compiler twice as long
-        head = "const auto proof = [](auto& inputs) __attribute__((noinline)) -> int {"
-        return "\n".join([head, *lines, "};", "return proof(inputs);"])
+        names_of = ", ".join(["inputs", "found"] if outputs else ["inputs"])
+        head = f"const auto proof = [](auto& {names_of.replace(', ', ', auto& ')}) __attribute__((noinline)) -> int {{"
+        return "\n".join([head, *lines, "};", f"return proof({names_of});"])

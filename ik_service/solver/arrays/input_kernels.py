@@ -152,6 +152,7 @@ def _read_start(
         best_rank_out[p, tree] = UNRANKED
         begin_search(searches, settings, p, tree)
         searches.proof[p, tree] = 0
+        searches.branches[p, tree] = 0
         tree += 1
 
 

@@ -13,7 +13,7 @@ from ik_service.robots import DeviceModel
 from ik_service.solver.arrays.limit_arrays import LimitArrays, turns_within
 from ik_service.solver.given.options import ATTEMPTS_MAX, SolverOptions
 from ik_service.solver.given.targets import ROTATION_LENGTH, Target
-from ik_service.solver.lm.codes import DEADLINE, NO_TARGET, SAMPLERS, SEEDS, SETTINGS_COUNT, STOP
+from ik_service.solver.lm.codes import BRANCHED_SAMPLERS, DEADLINE, NO_TARGET, SAMPLERS, SEEDS, SETTINGS_COUNT, STOP
 from ik_service.solver.lm.ranking import IN_CONTACT, UNRANKED
 from ik_service.solver.rows.binding import CONSTRAINT_ROW, TARGET_ROW, RowKind
 from ik_service.solver.rows.blocks import Rows
@@ -32,6 +32,8 @@ from ik_service.solver.rows.weights import (
 from objectives import InputError
 
 NAN = wp.constant(float("nan"))
+ARM_JOINTS = 6  # joints of an arm with branches
+BRANCH_NUMBERS = 8 * ARM_JOINTS  # numbers of all branches of an arm
 
 
 @wp.struct
@@ -55,6 +57,9 @@ class Searches:
     end_seed: wp.array2d[wp.int32]  # first seed that cannot win
     counted: wp.array2d[wp.int32]  # costs of attempts without precise success, see `lm.search`
     proof: wp.array2d[wp.int32]  # proof that the targets are out of reach, 0 for none
+    branches: wp.array2d[wp.int32]  # branches that are starts, see `compiled.branch_starts`
+    branch_numbers: wp.array2d[wp.int32]  # numbers of these branches
+    branch_joint_q: wp.array3d[wp.float32]  # [problem_capacity, trees, branches x joints], DOFs of a branch in sequence
 
 
 def allocate_attempts(capacity: int, joint_coord_count: int, tree_count: int, device: wp.Device) -> Any:
@@ -168,7 +173,8 @@ class Problems:
         self.unused_joint_q = wp.zeros_like(self.start_joint_q)
         # the best attempt of every problem and island so far
         self.best = allocate_attempts(capacity, model.joint_coord_count, structure.tree_count, model.device)
-        self.searches = zeroed(Searches, model.device, shape)
+        branch_joint_q = (*shape, BRANCH_NUMBERS if model.robot.active_dof_count >= ARM_JOINTS else 0)
+        self.searches = zeroed(Searches, model.device, shape, branch_joint_q=branch_joint_q)
 
     def record_discovery(self, rows: Rows, weights: "Sequence[wp.array[Any] | None]", *, join: bool) -> list[wp.Launch]:
         """Record launches, of the problem count, to find the islands from the weights in the arrays."""
@@ -198,8 +204,9 @@ class Problems:
         draws = SAMPLERS[options.sampler], np.float32(options.noise_std).view(np.int32)
         numbers = (count, settings.seeds, iterations, has_start, random_seed, settings.runs_all_seeds, is_near, False)
         tries_all = options.seeds is not None and options.deadline_s is None  # else later problems get no time
-        self._settings.host[:] = *numbers, *draws, tries_all
-        self._finish_settings.host[:] = count, 1, FINISH_ITERATIONS * iterations, True, 0, True, False, False, 0, 0, 0
+        has_branches = options.sampler in BRANCHED_SAMPLERS
+        self._settings.host[:] = *numbers, *draws, tries_all, has_branches
+        self._finish_settings.host[:] = count, 1, FINISH_ITERATIONS * iterations, True, 0, True, False, False, 0, 0, 0, 0
         self._tolerances.host[:] = options.search_tolerances(self._model.robot.length_unit)
 
     def stop(self, stops: bool = True) -> None:

@@ -10,6 +10,7 @@ from ik_service.collision.clearance import ClearanceSize, clearance_function
 from ik_service.compiler import IterationSource, coordinate_names, error_outputs
 from ik_service.linear_solve.factors import elimination_in_registers
 from ik_service.solver.compiled.attempt_start import AttemptStart
+from ik_service.solver.compiled.branch_starts import note_branch
 from ik_service.solver.compiled.island_task import TaskRef, attempt_line, count_attempt
 from ik_service.solver.compiled.iteration import coordinate_places, integers, rotation_bits
 from ik_service.solver.lm.codes import (
@@ -349,6 +350,7 @@ class AttemptFunctions(AttemptStart):
             rank, cost, status, met, search_cost = judge_attempt(state, lane, task, p, island, s)
             line = attempt_line(task, p, s)
             count_attempt(task, p, island, s, rank, search_cost, status, met)
+            note_branch(task.searches, task.settings, p, island, s, rank)
             if task.settings[KEEP_ALL] == 1 or rank < task.best.rank[line, island]:
                 task.best.rank[line, island] = rank
                 task.best.cost[line, island] = cost

@@ -7,6 +7,7 @@ import warp as wp
 
 from ik_service.compiler import SECONDARY_STAGE_STEPS, IterationSource, coordinate_names, stage_range
 from ik_service.kinematics.device_kinematics import turned
+from ik_service.solver.compiled.branch_starts import branch_of_seed
 from ik_service.solver.compiled.island_task import TaskRef, read_input
 from ik_service.solver.compiled.iteration import IterationFunctions, coordinate_places, rotation_bits
 from ik_service.solver.lm.codes import GAUSS, ITERATIONS, SAMPLER
@@ -117,6 +118,7 @@ class AttemptStart(IterationFunctions):
         def start_attempt(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
             """Put seed s of problem p into a lane with the data of p."""
             line = wp.min(p, task.limit_lower.shape[0] - 1)
+            branch = branch_of_seed(task.searches, task.settings, p, island, s)
             for k in range(DOFS):
                 a = task.dof[k]
                 lower = Real(task.limit_lower[line, a])
@@ -128,7 +130,11 @@ class AttemptStart(IterationFunctions):
                 if scalar:
                     start = task.start_joint_q[p, task.coordinate[c]]
                     middle = task.mid_joint_q[task.coordinate[c]]
-                value = seed_value(p, s, a, start, middle, task.settings, task.ranges, task.tree_hash)
+                value = float(0.0)
+                if branch >= 0:
+                    value = task.searches.branch_joint_q[p, island, branch * DOFS + k]
+                else:
+                    value = seed_value(p, s, a, start, middle, task.settings, task.ranges, task.tree_hash)
                 if scalar:
                     trial = bounded(Real(value), lower, upper)
                     if wp.static(WIDE == 1):  # a float32 value at a limit is at the limit

@@ -203,13 +203,16 @@ class IslandKernels:
                 objective: Any = self._rows.objectives[k]
                 kernel = proof_kernel_of(self._model.robot, objective.link, lanes)
                 if kernel is not None:
-                    task = proof_task(kernel, self._model.device)
+                    task = proof_task(kernel, self._model)
                     task.problem, task.count = listed
                     task.fault, task.island, task.settings = inputs.fault.device, island, problems.settings
                     task.positions, task.orientations_xyzw = problems.positions[k], problems.orientations_xyzw[k]
                     task.tolerances, task.tool = verification.tolerances.device, verification.tools[k]
                     task.limit_lower, task.limit_upper = problems.limits.float64
                     task.searches, task.rank = problems.searches, problems.best.rank
+                    task.start_joint_q = problems.start_joint_q
+                    # other rows move the solutions away from the branches
+                    task.starts = int(kernel.has_branches and len(rows) == self._rows.sizes[k])
                     found.append((kernel, task))
         return found
 

@@ -22,6 +22,7 @@ from ik_service.solver.arrays.limit_arrays import Turns, turn_towards_start
 from ik_service.solver.arrays.partition import Partition
 from ik_service.solver.arrays.parts import SOLVE_EXTRAS, first_problem
 from ik_service.solver.arrays.problem_arrays import BestAttempts, Problems, Searches, allocate_attempts
+from ik_service.solver.compiled.branch_starts import has_all_branches, seeds_of_branches
 from ik_service.solver.compiled.solution_ranking import (
     NO_SEED,
     ORDERS,
@@ -214,14 +215,20 @@ def _begin_round(
             found[p, island] = 0
             newest[p, island] = 0
             searches.end_seed[p, island] = 0
-        if searches.end_seed[p, island] == first:  # not stopped before
+        has_all = has_all_branches(searches, p, island)
+        of_branches = seeds_of_branches(searches, settings, p, island)
+        is_next = searches.end_seed[p, island] == first or (first == size and searches.end_seed[p, island] == of_branches)
+        if is_next:  # not stopped before
             before = wp.max(first - size, 0)
             note_solutions(tries, p, line, island, settings[SEEDS], before, first, order, difference, found, newest)
-            if found[p, island] < order[1] and first - newest[p, island] < NO_NEW_SEEDS:
+            is_complete = first > 0 and has_all
+            if found[p, island] < order[1] and first - newest[p, island] < NO_NEW_SEEDS and not is_complete:
                 searches.next_seed[p, island] = first
                 searches.end_seed[p, island] = end
-                if searches.proof[p, island] != 0:  # out of reach: one attempt, as without further solutions
+                if searches.proof[p, island] > 0:  # out of reach: one attempt, as without further solutions
                     searches.end_seed[p, island] = 1
+                elif has_all:  # nothing else is needed, unless an attempt fails
+                    searches.end_seed[p, island] = wp.min(of_branches, end)
                 tries.made[p] = end
     for s in range(first, tries.made[p]):
         row = p * settings[SEEDS] + s

@@ -19,6 +19,7 @@ from ik_service.compiler import SECONDARY_STAGE_STEPS, DataInput, IterationSourc
 from ik_service.kernels import typed_warp
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.solver.compiled.attempt import AttemptFunctions
+from ik_service.solver.compiled.branch_starts import branch_of_seed
 from ik_service.solver.compiled.island_task import TaskRef, coordinate_columns
 from ik_service.solver.compiled.iteration import coordinate_places, integers, rotation_bits
 from ik_service.solver.compiled.waves import StorageRef
@@ -132,7 +133,11 @@ class ThreadAttempts(AttemptFunctions):
         def start_attempt(state: StateRef, storage: StorageRef, thread: int, task: TaskRef, p: int, s: int, row: int):
             """Put seed s of problem p into a thread with the data of p; `row` receives the answer."""
             is_usual = task.settings[SAMPLER] == ROBERTS
-            if s == 0 or (is_usual and s <= task.settings[HAS_START]):
+            branch = branch_of_seed(task.searches, task.settings, p, task.island, s)
+            if branch >= 0:
+                for k in range(DOFS):
+                    state[SCRATCH + k] = task.searches.branch_joint_q[p, task.island, branch * DOFS + k]
+            elif s == 0 or (is_usual and s <= task.settings[HAS_START]):
                 given = wp.where(s == 0, row_address(task.start_joint_q, p), first_address(task.mid_joint_q))
                 for k in range(DOFS):
                     c = PLACE[k]

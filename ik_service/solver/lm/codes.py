@@ -38,10 +38,12 @@ STOP = wp.constant(7)  # 1: no attempt may begin
 SAMPLER = wp.constant(8)  # a sampler, see below
 NOISE_BITS = wp.constant(9)  # standard deviation of the sampler "gauss", a float32 by its bits
 TRIES_ALL = wp.constant(10)  # 1: all seeds are tried, because the caller sets their number
-SETTINGS_COUNT = 11
+BRANCHES = wp.constant(11)  # 1: branches in closed form are starts, too
+SETTINGS_COUNT = 12
 
 # Samplers of start configurations.
 ROBERTS = wp.constant(0)
 UNIFORM = wp.constant(1)
 GAUSS = wp.constant(2)
+BRANCHED_SAMPLERS = ("roberts", "uniform")  # through the whole ranges: branches come before their draws
 SAMPLERS = {"roberts": int(ROBERTS), "uniform": int(UNIFORM), "gauss": int(GAUSS), "none": int(ROBERTS)}

@@ -52,7 +52,7 @@ def final_status(status: int, met: int, success: bool, proof: int):
         return BLOCKED_BY_LIMITS
     if success:
         return CONVERGED
-    if proof != 0 and status != INVALID and status != DEADLINE:
+    if proof > 0 and status != INVALID and status != DEADLINE:
         return UNREACHABLE
     if status == STATIONARY or status == CONVERGED:
         return STALLED  # no gain left, but not met
