@@ -14,7 +14,7 @@ from ik_service.compiler.closed_form import branches, shells
 from ik_service.compiler.closed_form.classes import ArmClass, NominalArm
 from ik_service.compiler.closed_form.intervals import limited
 from ik_service.compiler.closed_form.scope import ArmScope
-from objectives.expression import Expression, Scalar, maximum, minimum
+from objectives.expression import Expression, Scalar, maximum, minimum, where
 
 _PROOFS = {
     ArmClass.SPHERICAL: (shells.shell_of_parallel_links, branches.spherical_wrist),
@@ -57,6 +57,21 @@ class ArmProofs:
         self.shell = _lifted(scope, shell(scope))
         self.branches = [_numbers(scope, branch) for branch in branches_of(scope)]
         self.intervals = reduce(minimum, (branch.refused for branch in self.branches))
+
+    @property
+    def nearest(self) -> BranchNumbers:
+        """The branch that is refused least."""
+        return reduce(_less_refused, self.branches)
+
+
+def _less_refused(a: BranchNumbers, b: BranchNumbers) -> BranchNumbers:
+    is_less = b.refused < a.refused
+
+    def chosen(of_a: Expression, of_b: Expression) -> Expression:
+        return where(is_less, of_b, of_a)
+
+    angles = tuple(map(chosen, a.angles, b.angles))
+    return BranchNumbers(minimum(a.refused, b.refused), chosen(a.radius, b.radius), chosen(a.margin, b.margin), angles)
 
 
 def _numbers(scope: ArmScope, branch: branches.Branch) -> BranchNumbers:

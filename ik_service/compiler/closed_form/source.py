@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ik_service.compiler.closed_form.classes import ArmClass, NominalArm
-from ik_service.compiler.closed_form.proofs import ArmProofs
+from ik_service.compiler.closed_form.proofs import ArmProofs, BranchNumbers
 from ik_service.compiler.closed_form.turns import (
     LAST,
     ORIENTATION_TOLERANCE,
@@ -60,25 +60,21 @@ class ProofSource:
         """Numbers of `branches_text` for each branch: refused, radius, margin, and the angles."""
         return 3 + len(self._proofs.branches[0].angles)
 
-    @property
-    def branches(self) -> int:
-        """Number of branches."""
-        return len(self._proofs.branches)
+    @cached_property
+    def branches(self) -> list[BranchNumbers]:
+        """Branches of `branches_text`: all, or the one refused least for an interval of a searched last joint."""
+        return [self._proofs.nearest] if self.is_searched else self._proofs.branches
 
     def shell_text(self) -> str:
         """Write the body of `int shell(Inputs& inputs)`: lanes with a proof by the shell, as bits."""
         return self._text(self._proofs.shell)
 
-    def intervals_text(self) -> str:
-        """Write the same for the proof by intervals."""
-        return self._text(self._proofs.intervals)
-
     def branches_text(self) -> str:
-        """Write the body of `int branches(Inputs& inputs, Found& found)`: `intervals_text`, and the branches.
+        """Write the body of `int branches(Inputs& inputs, Found& found)`: lanes with a proof by intervals, as bits.
 
         Output k of branch b of lane l is at `(b * outputs + k) * width + l`.
         """
-        numbers = [[one.refused, one.radius, one.margin, *one.angles] for one in self._proofs.branches]
+        numbers = [[one.refused, one.radius, one.margin, *one.angles] for one in self.branches]
         return self._text(self._proofs.intervals, [value for branch in numbers for value in branch])
 
     def _text(self, proof: Expression, outputs: Sequence[Expression] = ()) -> str:

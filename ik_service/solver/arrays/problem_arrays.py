@@ -33,7 +33,7 @@ from objectives import InputError
 
 NAN = wp.constant(float("nan"))
 ARM_JOINTS = 6  # joints of an arm with branches
-BRANCH_NUMBERS = 8 * ARM_JOINTS  # numbers of all branches of an arm
+BRANCH_NUMBERS = 8 * ARM_JOINTS  # numbers of the branches of an arm; of arms with seven joints one branch is kept
 
 
 @wp.struct

@@ -350,7 +350,7 @@ class AttemptFunctions(AttemptStart):
             rank, cost, status, met, search_cost = judge_attempt(state, lane, task, p, island, s)
             line = attempt_line(task, p, s)
             count_attempt(task, p, island, s, rank, search_cost, status, met)
-            note_branch(task.searches, task.settings, p, island, s, rank)
+            note_branch(task.searches, p, island, s, rank)
             if task.settings[KEEP_ALL] == 1 or rank < task.best.rank[line, island]:
                 task.best.rank[line, island] = rank
                 task.best.cost[line, island] = cost

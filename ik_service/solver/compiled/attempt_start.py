@@ -118,7 +118,7 @@ class AttemptStart(IterationFunctions):
         def start_attempt(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
             """Put seed s of problem p into a lane with the data of p."""
             line = wp.min(p, task.limit_lower.shape[0] - 1)
-            branch = branch_of_seed(task.searches, task.settings, p, island, s)
+            branch = branch_of_seed(task.searches, p, island, s)
             for k in range(DOFS):
                 a = task.dof[k]
                 lower = Real(task.limit_lower[line, a])

@@ -212,7 +212,7 @@ class IslandKernels:
                     task.searches, task.rank = problems.searches, problems.best.rank
                     task.start_joint_q = problems.start_joint_q
                     # other rows move the solutions away from the branches
-                    task.starts = int(kernel.has_branches and len(rows) == self._rows.sizes[k])
+                    task.starts = int(len(rows) == self._rows.sizes[k])
                     found.append((kernel, task))
         return found
 

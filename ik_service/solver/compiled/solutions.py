@@ -216,7 +216,7 @@ def _begin_round(
             newest[p, island] = 0
             searches.end_seed[p, island] = 0
         has_all = has_all_branches(searches, p, island)
-        of_branches = seeds_of_branches(searches, settings, p, island)
+        of_branches = seeds_of_branches(searches, p, island)
         is_next = searches.end_seed[p, island] == first or (first == size and searches.end_seed[p, island] == of_branches)
         if is_next:  # not stopped before
             before = wp.max(first - size, 0)

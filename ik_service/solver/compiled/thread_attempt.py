@@ -133,7 +133,7 @@ class ThreadAttempts(AttemptFunctions):
         def start_attempt(state: StateRef, storage: StorageRef, thread: int, task: TaskRef, p: int, s: int, row: int):
             """Put seed s of problem p into a thread with the data of p; `row` receives the answer."""
             is_usual = task.settings[SAMPLER] == ROBERTS
-            branch = branch_of_seed(task.searches, task.settings, p, task.island, s)
+            branch = branch_of_seed(task.searches, p, task.island, s)
             if branch >= 0:
                 for k in range(DOFS):
                     state[SCRATCH + k] = task.searches.branch_joint_q[p, task.island, branch * DOFS + k]

@@ -182,7 +182,7 @@ def look_at(task: TaskRef, wave: WaveRef, storage: StorageRef, place: int, first
         if keeps_all:
             line = attempt_line(task, p, s)
             task.best.rank[line, task.island] = rank
-            note_branch(task.searches, task.settings, p, task.island, s, rank)
+            note_branch(task.searches, p, task.island, s, rank)
             copy_answer(task, storage, row, line, s)
         else:
             if rank < best_rank:
