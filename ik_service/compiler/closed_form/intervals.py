@@ -98,9 +98,7 @@ def limited(graph: ExpressionGraph, joint: int, angle: Interval) -> LimitedAngle
     distance = maximum(away, -away)
     missed = where(is_known, distance - angle.radius - half - END_SLACK, ALIVE)
     middle = (graph.variable(lower_name(joint)) + graph.variable(upper_name(joint))) * 0.5
-    return LimitedAngle(
-        missed, where(is_near, middle + away, angle.centre), where(is_near, half - distance, UNLIMITED)
-    )
+    return LimitedAngle(missed, where(is_near, middle + away, angle.centre), where(is_near, half - distance, UNLIMITED))
 
 
 def cosine_range(graph: ExpressionGraph, joint: int, phase: float) -> tuple[Scalar, Scalar]:

@@ -57,7 +57,7 @@ class Searches:
     end_seed: wp.array2d[wp.int32]  # first seed that cannot win
     counted: wp.array2d[wp.int32]  # costs of attempts without precise success, see `lm.search`
     proof: wp.array2d[wp.int32]  # proof that the targets are out of reach, 0 for none
-    branches: wp.array2d[wp.int32]  # branches that are starts, see `compiled.branch_starts`
+    branches: wp.array2d[wp.int32]  # branches that are starts, see `arrays.branch_starts`
     branch_numbers: wp.array2d[wp.int32]  # numbers of these branches
     branch_joint_q: wp.array3d[wp.float32]  # [problem_capacity, trees, branches x joints], DOFs of a branch in sequence
 
@@ -206,7 +206,20 @@ class Problems:
         tries_all = options.seeds is not None and options.deadline_s is None  # else later problems get no time
         has_branches = options.sampler in BRANCHED_SAMPLERS
         self._settings.host[:] = *numbers, *draws, tries_all, has_branches
-        self._finish_settings.host[:] = count, 1, FINISH_ITERATIONS * iterations, True, 0, True, False, False, 0, 0, 0, 0
+        self._finish_settings.host[:] = (
+            count,
+            1,
+            FINISH_ITERATIONS * iterations,
+            True,
+            0,
+            True,
+            False,
+            False,
+            0,
+            0,
+            0,
+            0,
+        )
         self._tolerances.host[:] = options.search_tolerances(self._model.robot.length_unit)
 
     def stop(self, stops: bool = True) -> None:

@@ -9,8 +9,8 @@ import warp as wp
 from ik_service.collision.clearance import ClearanceSize, clearance_function
 from ik_service.compiler import IterationSource, coordinate_names, error_outputs
 from ik_service.linear_solve.factors import elimination_in_registers
+from ik_service.solver.arrays.branch_starts import CLOSE, note_branch, note_close
 from ik_service.solver.compiled.attempt_start import AttemptStart
-from ik_service.solver.compiled.branch_starts import note_branch
 from ik_service.solver.compiled.island_task import TaskRef, attempt_line, count_attempt
 from ik_service.solver.compiled.iteration import coordinate_places, integers, rotation_bits
 from ik_service.solver.lm.codes import (
@@ -28,6 +28,7 @@ from ik_service.solver.lm.codes import (
 )
 from ik_service.solver.lm.coordinates import follow, is_at_bound
 from ik_service.solver.lm.ranking import (
+    FAILED,
     PRECISE_ORIENTATION,
     attempt_rank,
     chord_angle,
@@ -203,6 +204,20 @@ class AttemptFunctions(AttemptStart):
                 met = 0
             return met, precise
 
+        @wp.func
+        def is_close(state: StateRef, lane: int, task: TaskRef):
+            """Return whether all targets are missed by little."""
+            close = bool(True)
+            for k in range(ERRORS):
+                error = wp.sqrt(float(at(state, (ERROR + k) * W + lane)))
+                tolerance = task.tolerances[0]
+                if (CHORD_BITS >> k) & 1 == 1:
+                    error = chord_angle(error)
+                    tolerance = task.tolerances[1]
+                close = close and error <= CLOSE * tolerance
+            return close
+
+        self._is_close = is_close
         self._nearness = nearness if self.source.program.row_error2 is None else nearness_of_all
 
     @typing.no_type_check
@@ -325,7 +340,7 @@ class AttemptFunctions(AttemptStart):
     def _define_keep(self) -> None:
         StateRef: Any = self.StateRef
         at, place, program = self.at, self.source.state, self.source.program
-        judge_attempt = self.judge_attempt
+        judge_attempt, is_close = self.judge_attempt, self._is_close
         W = self.source.lanes.width
         COORDINATES = len(coordinate_names(program))
         WIDE = 1 if self.source.lanes.precision == "float64" else 0
@@ -351,6 +366,9 @@ class AttemptFunctions(AttemptStart):
             line = attempt_line(task, p, s)
             count_attempt(task, p, island, s, rank, search_cost, status, met)
             note_branch(task.searches, p, island, s, rank)
+            if rank >= FAILED and status != INVALID and task.searches.branches[p, island] != 0:
+                if is_close(state, lane, task):
+                    note_close(task.searches, p, island)
             if task.settings[KEEP_ALL] == 1 or rank < task.best.rank[line, island]:
                 task.best.rank[line, island] = rank
                 task.best.cost[line, island] = cost

@@ -7,7 +7,7 @@ import warp as wp
 
 from ik_service.compiler import SECONDARY_STAGE_STEPS, IterationSource, coordinate_names, stage_range
 from ik_service.kinematics.device_kinematics import turned
-from ik_service.solver.compiled.branch_starts import branch_of_seed
+from ik_service.solver.arrays.branch_starts import branch_of_seed
 from ik_service.solver.compiled.island_task import TaskRef, read_input
 from ik_service.solver.compiled.iteration import IterationFunctions, coordinate_places, rotation_bits
 from ik_service.solver.lm.codes import GAUSS, ITERATIONS, SAMPLER

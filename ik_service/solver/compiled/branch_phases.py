@@ -14,10 +14,19 @@ import warp as wp
 
 from ik_service.compiler.closed_form import ProofSource
 from ik_service.kernels.typed_warp import reference_to
+from ik_service.solver.arrays.branch_starts import (
+    BRANCHES_MAX,
+    FIRST_AT,
+    ISOLATED_BIT,
+    NUMBER_BITS,
+    WIDE,
+    WITHIN_AT,
+    limit_search,
+    seeds_of_branches,
+)
 from ik_service.solver.arrays.problem_arrays import Searches
-from ik_service.solver.compiled.branch_starts import BRANCHES_MAX, FIRST_AT, ISOLATED_BIT, NUMBER_BITS, WITHIN_AT, seeds_of_branches
 from ik_service.solver.compiled.proof_task import TOLERANCES, WAITS, TaskRef, number_at
-from ik_service.solver.lm.codes import BRANCHES, HAS_START, KEEP_ALL, PROOF_BY_INTERVALS, PROOF_BY_SHELL, SEEDS, TRIES_ALL
+from ik_service.solver.lm.codes import BRANCHES, HAS_START, KEEP_ALL, PROOF_BY_INTERVALS, PROOF_BY_SHELL, SEEDS
 from ik_service.solver.lm.ranking import FAILED
 
 SEEDS_BEFORE_INTERVALS = 3  # drawn ones, where branches are no starts; no number at which a round of seeds ends
@@ -26,7 +35,6 @@ FURTHER_SEEDS = 8  # after branches whose places are known
 NEAR = wp.constant(0.1)  # a branch refused by no more is a start as well [m or rad]
 BEHIND = wp.constant(1.0e3)  # added to the order of a refused branch
 ISOLATED = wp.constant(0.05)  # largest radius of a branch with a single solution [rad]
-WIDE = wp.constant(0.3)  # radius of a branch whose centre says little about its solution [rad]
 
 
 @typing.no_type_check
@@ -62,12 +70,9 @@ def phases_with_branches(source: ProofSource, Inputs: Any) -> tuple[Any, Any]:
         return none
 
     @wp.func
-    def end_of_search(found: FoundRef, lane: int, task: TaskRef, p: int):
-        """Return the number of seeds for a target without a proof; `found`: the branches with tolerances."""
-        seeds = task.settings[SEEDS]
-        if not is_wide(found, lane) and task.settings[TRIES_ALL] == 0:
-            seeds = wp.min(seeds, seeds_of_branches(task.searches, p, task.island) + FURTHER_SEEDS)
-        return seeds
+    def may_end_early(found: FoundRef, lane: int):
+        """Return whether few further seeds suffice without a proof; `found`: the branches with tolerances."""
+        return WAITING and not is_wide(found, lane)
 
     @wp.func
     def begin(inputs: InputsRef, problem: ProblemsRef, count: int, task: TaskRef):
@@ -108,7 +113,10 @@ def phases_with_branches(source: ProofSource, Inputs: Any) -> tuple[Any, Any]:
                 )
                 if (none >> lane) & 1 == 1:
                     proof = 0
-                    seeds = end_of_search(found, lane, task, p)
+                    seeds = task.settings[SEEDS]
+                    if may_end_early(found, lane) and task.settings[KEEP_ALL] == 0:
+                        of_branches = seeds_of_branches(task.searches, p, task.island)
+                        limit_search(task.searches, task.settings, p, task.island, of_branches + FURTHER_SEEDS)
                 else:
                     seeds = seeds_of_branches(task.searches, p, task.island)
             elif task.starts == 0 or task.settings[BRANCHES] == 0:
@@ -144,10 +152,11 @@ def phases_with_branches(source: ProofSource, Inputs: Any) -> tuple[Any, Any]:
             p = problem_at(problem, lane)
             if (proven >> lane) & 1 == 1 and task.rank[p, task.island] >= FAILED:
                 task.searches.proof[p, task.island] = PROOF_BY_INTERVALS
-            elif task.searches.branches[p, task.island] == 0:
-                task.searches.end_seed[p, task.island] = task.settings[SEEDS]
             else:
-                task.searches.end_seed[p, task.island] = end_of_search(found, lane, task, p)
+                task.searches.end_seed[p, task.island] = task.settings[SEEDS]
+                if task.searches.branches[p, task.island] != 0 and may_end_early(found, lane):
+                    of_branches = seeds_of_branches(task.searches, p, task.island)
+                    limit_search(task.searches, task.settings, p, task.island, of_branches + FURTHER_SEEDS)
 
     return begin, prove_rest
 

@@ -1,7 +1,7 @@
 """Phases of proofs for arms with a searched last joint.
 
-    phase 0    the shell; other targets get their first drawn seeds
-    phase 1    all intervals of the last joint; an interval without a proof gives a further start
+phase 0    the shell; other targets get their first drawn seeds
+phase 1    all intervals of the last joint; an interval without a proof gives a further start
 """
 
 import typing
@@ -11,32 +11,35 @@ import warp as wp
 
 from ik_service.compiler.closed_form import ProofSource
 from ik_service.kernels.typed_warp import reference_to
-from ik_service.solver.compiled.branch_starts import one_branch
+from ik_service.solver.arrays.branch_starts import WIDE, limit_search, set_branches
+from ik_service.solver.arrays.problem_arrays import BRANCH_NUMBERS
 from ik_service.solver.compiled.proof_task import LIMITS, WAITS, TaskRef, number_at
-from ik_service.solver.lm.codes import BRANCHES, KEEP_ALL, PROOF_BY_SEARCH, PROOF_BY_SHELL, SEEDS, TRIES_ALL
+from ik_service.solver.lm.codes import BRANCHES, KEEP_ALL, PROOF_BY_SEARCH, PROOF_BY_SHELL, SEEDS
 from ik_service.solver.lm.ranking import FAILED
 
 SEEDS_BEFORE_SEARCH = 15  # most targets within reach need fewer; no number at which a round of seeds ends
-FURTHER_SEEDS = 8  # after a start from an interval
+# Drawn seeds after starts from intervals, and where the centre of one says little about the solution.
+FURTHER_SEEDS, FURTHER_SEEDS_OF_WIDE = 48, 64
 # Intervals of the last joint in a search.
 FIRST, SPLIT_BITS, LEVELS = 8, 2, 5
 SPLIT = 1 << SPLIT_BITS
 INTERVALS_MAX = 768  # tried for a problem at most
 LEVEL_SHIFT, INDEX_MASK = 16, (1 << 16) - 1  # an interval is its level and its index there
-PROVEN, NO_INTERVAL = wp.constant(-1), wp.constant(-2)  # outcomes of a search without an interval
+START_LEVEL = 2  # starts come from different intervals of this level
+PROVEN = wp.constant(1000)
 FIRST_ANGLE = 3  # place of the angles in the numbers of a branch
 
 
 @typing.no_type_check
 def phases_with_search(source: ProofSource, Inputs: Any) -> tuple[Any, Any]:
     """Return the functions (inputs, problems, their number, task) of both phases."""
-    W, JOINTS = source.lanes.width, len(source.arm.arm.dofs)
+    W = source.lanes.width
     InputsRef: Any = reference_to(Inputs)
     Problems: Any = wp.types.vector(W, int)
     ProblemsRef: Any = reference_to(Problems)
     Found: Any = wp.types.vector(source.outputs * W, wp.float32)
-    IS_WHOLE, LAST = W == 1, LIMITS + 2 * JOINTS  # IS_WHOLE: on a GPU
-    search, of_problem, of_found, of_inputs = _search(source, Inputs, Found), *map(number_at, (Problems, Found, Inputs))
+    IS_WHOLE = W == 1  # on a GPU
+    search, of_problem = _search(source, Inputs, Found), number_at(Problems)
 
     @wp.func_native(source.shell_text())
     def shell(inputs: InputsRef) -> int: ...
@@ -66,24 +69,18 @@ def phases_with_search(source: ProofSource, Inputs: Any) -> tuple[Any, Any]:
         found = Found()
         for lane in range(count):
             p = of_problem(problem, lane)
-            left = search(inputs, packet, found, lane)
             end = int(task.settings[SEEDS])
-            if left == PROVEN and task.rank[p, task.island] >= FAILED:
-                task.searches.proof[p, task.island] = PROOF_BY_SEARCH
-                end = task.searches.end_seed[p, task.island]
-            elif left >= 0 and task.starts == 1 and task.settings[BRANCHES] == 1:
-                one_branch(task.searches, p, task.island, SEEDS_BEFORE_SEARCH)
-                j = int(0)
-                while j < JOINTS - 1:
-                    angle = of_found(found, (FIRST_ANGLE + j) * W + left)
-                    task.searches.branch_joint_q[p, task.island, task.place[j]] = angle
-                    j += 1
-                angle = wp.atan2(of_inputs(packet, (LAST + 1) * W + left), of_inputs(packet, LAST * W + left))
-                lower = of_inputs(inputs, (LIMITS + JOINTS - 1) * W + lane)
-                angle = wp.where(angle < lower, angle + 2.0 * wp.PI, angle)
-                task.searches.branch_joint_q[p, task.island, task.place[JOINTS - 1]] = angle
-                if task.settings[TRIES_ALL] == 0:
-                    end = wp.min(end, SEEDS_BEFORE_SEARCH + 1 + FURTHER_SEEDS)
+            if task.rank[p, task.island] >= FAILED:
+                kept = search(inputs, packet, found, lane, task, p)
+                if kept == PROVEN:
+                    task.searches.proof[p, task.island] = PROOF_BY_SEARCH
+                    end = task.searches.end_seed[p, task.island]
+                elif kept != 0 and task.starts == 1 and task.settings[BRANCHES] == 1:
+                    set_branches(task.searches, p, task.island, SEEDS_BEFORE_SEARCH, wp.abs(kept))
+                    task.searches.end_seed[p, task.island] = end
+                    end = SEEDS_BEFORE_SEARCH + wp.abs(kept) + wp.where(kept > 0, FURTHER_SEEDS, FURTHER_SEEDS_OF_WIDE)
+                    limit_search(task.searches, task.settings, p, task.island, end)
+                    end = task.searches.end_seed[p, task.island]
             task.searches.end_seed[p, task.island] = end
 
     return begin, prove_rest
@@ -93,11 +90,12 @@ def phases_with_search(source: ProofSource, Inputs: Any) -> tuple[Any, Any]:
 def _search(  # noqa: C901  # it counts the branches of the functions inside as its own
     source: ProofSource, Inputs: Any, Found: Any
 ) -> Any:
-    """Return the function (inputs, packet, found, lane): a proof in all intervals of the last joint for a problem.
+    """Return the function (inputs, packet, found, lane, task, problem): a proof in all intervals of the last joint.
 
     The intervals are a tree: FIRST ones, each split in SPLIT, LEVELS deep, searched in depth. All lanes work on one
-    problem. An interval of the last level without a proof ends the search: its lane is returned, `packet` and `found`
-    hold it and its least refused branch. Otherwise PROVEN, or NO_INTERVAL after too many intervals.
+    problem. The least refused branch of an interval of the last level without a proof becomes a start, and the rest of
+    its interval of level START_LEVEL is left out; the number of these starts is returned, or PROVEN. The number is
+    negative where a start says little about the solution.
     """
     W, JOINTS = source.lanes.width, len(source.arm.arm.dofs)
     InputsRef: Any = reference_to(Inputs)
@@ -105,13 +103,24 @@ def _search(  # noqa: C901  # it counts the branches of the functions inside as 
     LAST = LIMITS + 2 * JOINTS
     Stack: Any = wp.types.vector(FIRST + SPLIT * W * LEVELS, int)
     Nodes: Any = wp.types.vector(W, int)
-    at = number_at(Inputs)
+    at, of_found = number_at(Inputs), number_at(Found)
+    STARTS, NARROWEST = BRANCH_NUMBERS // JOINTS, FIRST << (SPLIT_BITS * (LEVELS - 1))
 
     @wp.func_native(source.branches_text())
     def branches(inputs: InputsRef, found: FoundRef) -> int: ...
 
     @wp.func
-    def search(inputs: InputsRef, packet: InputsRef, found: FoundRef, lane: int):
+    def keep_start(packet: InputsRef, found: FoundRef, m: int, task: TaskRef, p: int, kept: int, middle: float):
+        """Keep the least refused branch of the interval in a lane as a start."""
+        j = int(0)
+        while j < JOINTS - 1:
+            place = kept * JOINTS + task.place[j]
+            task.searches.branch_joint_q[p, task.island, place] = of_found(found, (FIRST_ANGLE + j) * W + m)
+            j += 1
+        task.searches.branch_joint_q[p, task.island, kept * JOINTS + task.place[JOINTS - 1]] = middle
+
+    @wp.func
+    def search(inputs: InputsRef, packet: InputsRef, found: FoundRef, lane: int, task: TaskRef, p: int):
         for k in range(LAST):
             for m in range(W):
                 packet[k * W + m] = at(inputs, k * W + lane)
@@ -126,6 +135,8 @@ def _search(  # noqa: C901  # it counts the branches of the functions inside as 
         for k in range(FIRST):
             stack[k] = k
         tried = int(0)
+        kept = int(0)
+        wide = bool(False)
         while waiting > 0 and tried < INTERVALS_MAX:
             taken = wp.min(waiting, W)
             for m in range(W):
@@ -139,17 +150,43 @@ def _search(  # noqa: C901  # it counts the branches of the functions inside as 
             waiting -= taken
             tried += taken
             left = int(0)
+            around = int(-1)  # the interval of START_LEVEL with the newest start
             for m in range(taken):
-                if (proven >> m) & 1 == 0:
-                    nodes[left] = stack[waiting + taken - 1 - m]
-                    if (nodes[left] >> LEVEL_SHIFT) + 1 == LEVELS:
-                        return m
-                    left += 1
+                node = stack[waiting + taken - 1 - m]
+                level = node >> LEVEL_SHIFT
+                above = (node & INDEX_MASK) >> (SPLIT_BITS * wp.max(level - START_LEVEL, 0))
+                if (proven >> m) & 1 == 0 and not (level >= START_LEVEL and above == around):
+                    if level + 1 == LEVELS:
+                        middle = lower + (upper - lower) * (float(node & INDEX_MASK) + 0.5) / float(NARROWEST)
+                        keep_start(packet, found, m, task, p, kept, middle)
+                        kept += 1
+                        around = above
+                        wide = wide or not (of_found(found, W + m) <= WIDE)
+                        if kept == STARTS:
+                            return wp.where(wide, -kept, kept)
+                    else:
+                        nodes[left] = node
+                        left += 1
+            while around >= 0 and waiting > 0 and is_within(stack[wp.max(waiting - 1, 0)], around):
+                waiting -= 1
             for m in range(left):
                 node = nodes[left - 1 - m]
-                for k in range(SPLIT):
-                    stack[waiting] = (((node >> LEVEL_SHIFT) + 1) << LEVEL_SHIFT) | ((node & INDEX_MASK) * SPLIT + k)
-                    waiting += 1
-        return wp.where(waiting == 0, PROVEN, NO_INTERVAL)
+                if not is_within(node, around):
+                    for k in range(SPLIT):
+                        stack[waiting] = (((node >> LEVEL_SHIFT) + 1) << LEVEL_SHIFT) | (
+                            (node & INDEX_MASK) * SPLIT + k
+                        )
+                        waiting += 1
+        if waiting == 0 and kept == 0:
+            return PROVEN
+        return wp.where(wide, -kept, kept)
 
     return search
+
+
+@wp.func
+@typing.no_type_check
+def is_within(node: int, around: int):
+    """Return whether an interval is within one of START_LEVEL."""
+    level = node >> LEVEL_SHIFT
+    return level >= START_LEVEL and ((node & INDEX_MASK) >> (SPLIT_BITS * wp.max(level - START_LEVEL, 0))) == around

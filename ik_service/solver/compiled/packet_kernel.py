@@ -20,6 +20,7 @@ import warp as wp
 from ik_service.collision.clearance import ClearanceSize
 from ik_service.compiler import IterationSource
 from ik_service.kernels.typed_warp import reference_to
+from ik_service.solver.arrays.branch_starts import extend_search, is_limited
 from ik_service.solver.arrays.parts import first_place
 from ik_service.solver.arrays.problem_arrays import begin_search
 from ik_service.solver.compiled.attempt import AttemptFunctions
@@ -67,7 +68,13 @@ def packet_kernel(  # noqa: C901  # it counts the branches of the functions insi
         """Return whether a lane may begin the next attempt at a problem; end its search when due."""
         seeds = task.searches.next_seed[p, task.island]
         if seeds >= task.searches.end_seed[p, task.island]:
-            return False
+            if not is_limited(task.searches, p, task.island):
+                return False
+            for lane in range(W):
+                if problem[lane] == p:
+                    return False
+            if not extend_search(task.searches, task.settings, p, task.island, task.best.rank[p, task.island]):
+                return False
         if task.settings[KEEP_ALL] == 0 and is_round_end(seeds):
             for lane in range(W):
                 if problem[lane] == p:

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from ik_service.kernels.host_device_array import HostDeviceArray
 from ik_service.mechanism.coupling import complete_joint_q
 from ik_service.robots import DeviceModel
+from ik_service.solver.arrays.branch_starts import has_all_branches, seeds_of_branches
 from ik_service.solver.arrays.limit_arrays import Turns, turn_towards_start
 from ik_service.solver.arrays.partition import Partition
 from ik_service.solver.arrays.parts import SOLVE_EXTRAS, first_problem
 from ik_service.solver.arrays.problem_arrays import BestAttempts, Problems, Searches, allocate_attempts
-from ik_service.solver.compiled.branch_starts import has_all_branches, seeds_of_branches
 from ik_service.solver.compiled.solution_ranking import (
     NO_SEED,
     ORDERS,
@@ -217,7 +217,9 @@ def _begin_round(
             searches.end_seed[p, island] = 0
         has_all = has_all_branches(searches, p, island)
         of_branches = seeds_of_branches(searches, p, island)
-        is_next = searches.end_seed[p, island] == first or (first == size and searches.end_seed[p, island] == of_branches)
+        is_next = searches.end_seed[p, island] == first or (
+            first == size and searches.end_seed[p, island] == of_branches
+        )
         if is_next:  # not stopped before
             before = wp.max(first - size, 0)
             note_solutions(tries, p, line, island, settings[SEEDS], before, first, order, difference, found, newest)

@@ -18,8 +18,8 @@ from ik_service.collision.clearance import ClearanceSize
 from ik_service.compiler import SECONDARY_STAGE_STEPS, DataInput, IterationSource, coordinate_names, stage_range
 from ik_service.kernels import typed_warp
 from ik_service.mechanism.kinematic_robot import KinematicRobot
+from ik_service.solver.arrays.branch_starts import branch_of_seed
 from ik_service.solver.compiled.attempt import AttemptFunctions
-from ik_service.solver.compiled.branch_starts import branch_of_seed
 from ik_service.solver.compiled.island_task import TaskRef, coordinate_columns
 from ik_service.solver.compiled.iteration import coordinate_places, integers, rotation_bits
 from ik_service.solver.compiled.waves import StorageRef

@@ -19,8 +19,8 @@ import warp as wp
 
 from ik_service.kernels import typed_warp
 from ik_service.linear_solve.islands import zeroed
+from ik_service.solver.arrays.branch_starts import note_branch
 from ik_service.solver.arrays.parts import SOLVE_EXTRAS
-from ik_service.solver.compiled.branch_starts import note_branch
 from ik_service.solver.compiled.island_task import IslandTask, TaskRef, attempt_line, counts, setting_now, suffices
 from ik_service.solver.lm.codes import KEEP_ALL, NO_TARGET, SEEDS, STOP
 from ik_service.solver.lm.coordinates import follow

@@ -4,6 +4,7 @@ import typing
 
 import warp as wp
 
+from ik_service.solver.arrays.branch_starts import branch_of_seed
 from ik_service.solver.arrays.parts import SOLVE_IO, first_problem
 from ik_service.solver.arrays.problem_arrays import BestAttempts, Searches
 from ik_service.solver.lm.codes import (
@@ -145,14 +146,17 @@ def compose_islands(
         if not island_success_out[p, island] and untroubled:
             untroubled = False
             result = status
-        island_seed_out[p, island] = best.seed[p, island]
+        chosen = best.seed[p, island]
+        if branch_of_seed(searches, p, island, chosen) >= 0:
+            chosen = -1
+        island_seed_out[p, island] = chosen
         island_iterations_out[p, island] = best.iterations[p, island]
         island_cost_out[p, island] = best.cost[p, island]
         cost += best.cost[p, island]
         iterations = wp.max(iterations, best.iterations[p, island])
         if island == 0:
-            seed = best.seed[p, island]
-        elif seed != best.seed[p, island]:
+            seed = chosen
+        elif seed != chosen:
             seed = -1
         island += 1
     success = untroubled and all_met
