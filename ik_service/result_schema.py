@@ -116,9 +116,10 @@ RESULT_COLUMNS = (
     Column(
         name="seed_index",
         dtype="int32",
-        meaning="start configuration that led to the answer; -1 where islands chose different ones",
-        description="Start configuration that won: 0 is the given one, if any; null where islands chose different "
-        "ones.",
+        meaning="start configuration that led to the answer; -1 for a branch in closed form, and where islands chose "
+        "different ones",
+        description="Start configuration that won: 0 is the given one, if any; null for a branch in closed form, and "
+        "where islands chose different ones.",
         place=6,
         null="-1",
     ),
@@ -222,6 +223,25 @@ RESULT_COLUMNS = (
         include="solutions",
         on_device=False,
     ),
+    Column(
+        name="branch",
+        dtype="int32",
+        axes=("solutions",),
+        description="With `solutions`: branch of each solution, 4 shoulder + 2 elbow + wrist with bits of 0 or 1; null "
+        "for arms without branches in closed form, and for solutions found from other starts.",
+        place=18,
+        include="solutions",
+        null="-1",
+        on_device=False,
+    ),
+    Column(
+        name="complete",
+        dtype="bool",
+        description="With `solutions`: whether it is proven that there are no others, angles taken modulo a turn.",
+        place=19,
+        include="solutions",
+        on_device=False,
+    ),
 )
 """The columns of a result, in the order of `IKResult` and of the C struct."""
 DEVICE_COLUMNS = tuple(column for column in RESULT_COLUMNS if column.on_device)
@@ -259,13 +279,18 @@ class ResultColumns:
         orientation_error: [rad], float64 [n, targets]; NaN where the target leaves the orientation free.
         cost: 1/2 |r|^2 of the winning attempts, summed over islands, float32 [n].
         iterations: Iterations of the winning attempt, the maximum over islands, int32 [n].
-        seed_index: Seed of the winning attempt, int32 [n]; -1 where islands chose different seeds.
+        seed_index: Seed of the winning attempt, int32 [n]; -1 from a branch in closed form, and where islands chose
+            different seeds.
         active_limits: DOFs at a limit, bool [n, DOFs].
         limit_margin: Least distance of a moving coordinate from its nearer limit [rad or m], in float64 on `joint_q`,
             float64 [n]; negative outside of limits that are not hard, NaN without limits.
         solutions: If requested: distinct successful configurations, the answer first, [n, solutions, coordinates]; NaN
             after the last one.
         solution_count: Number of solutions, int32 [n].
+        branch: Branch of each solution of an arm of six joints, 4 shoulder + 2 elbow + wrist with bits of 0 or 1, int32
+            [n, solutions]; -1 for other arms, and for solutions found from other starts.
+        complete: Whether it is proven that no other solution exists, angles taken modulo a turn, bool [n]. This holds
+            for the exact targets: a tolerance may allow more next to a singularity or a limit.
         constraint_error: Largest row of each constraint of the robot [m or rad], in float64 on `joint_q`, also of
             disabled constraints, float64 [n, constraints].
         closing_joint_q: Coordinates of the joints that close loops [rad or m], float64 [n, closing coordinates].
@@ -297,6 +322,8 @@ class ResultColumns:
     is_differentiable: NDArray[np.bool_] | None = None
     solutions: NDArray[np.floating] | None = None
     solution_count: NDArray[np.int32] | None = None
+    branch: NDArray[np.int32] | None = None
+    complete: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -310,12 +337,15 @@ class EdgeColumns:
         position_error_m: Worst over the targets [m], shape [n]; NaN where all leave the position free.
         orientation_error_rad: Worst over the targets [rad], shape [n]; NaN where all leave the orientation free.
         iterations: Iterations of the winning start, shape [n].
-        seed_index: The winning start, shape [n]; -1 where islands chose different starts.
+        seed_index: The winning start, shape [n]; -1 from a branch in closed form, and where islands chose different
+            starts.
         cost: 1/2 |r|^2 of the weighted residuals, shape [n].
         limit_margin: Least distance of a coordinate from its nearer limit [rad or m], shape [n]; NaN where the robot
             has no limits; None from a service without this column.
         solutions: Distinct solutions, shape [n, solutions, joint_coord_count], if requested; NaN after the last one.
         solution_count: Number of solutions, shape [n], if requested.
+        branch: Branch of each solution, 4 shoulder + 2 elbow + wrist, shape [n, solutions], if requested; -1 for none.
+        complete: Whether it is proven that no other solution exists, shape [n], if requested.
         active_limits: DOFs at a limit, shape [n, joint_dof_count], if requested.
         constraint_error: Largest row of each constraint of the robot [m or rad], shape [n, constraints], if requested.
         closing_joint_q: Coordinates of the joints that close loops [rad or m], shape [n, closing coordinates], if
@@ -340,6 +370,8 @@ class EdgeColumns:
     limit_margin: NDArray[np.float64] | None = None
     solutions: NDArray[np.floating[Any]] | None = None
     solution_count: NDArray[np.integer[Any]] | None = None
+    branch: NDArray[np.integer[Any]] | None = None
+    complete: NDArray[np.bool_] | None = None
     active_limits: NDArray[np.bool_] | None = None
     constraint_error: NDArray[np.float64] | None = None
     closing_joint_q: NDArray[np.float64] | None = None

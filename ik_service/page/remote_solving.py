@@ -64,7 +64,7 @@ class RemoteSolving(Solving):
         if question.robot in self.files:
             with self._own_lock:
                 return self._own.solve(question)
-        robot, wants_solutions = self.robot(question.robot), question.options.get("solutions", 1) > 1
+        robot, wants_solutions = self.robot(question.robot), question.options.get("solutions", 1) != 1
         include = ["advice", "active_limits", *(["solutions"] if wants_solutions else [])]
         is_checked = robot.collision_model is not None and question.options.get("collision") != "off"
         include += ["clearance"] if is_checked else []

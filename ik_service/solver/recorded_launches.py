@@ -61,6 +61,14 @@ class Selection(Protocol):
     def solution_count(self) -> HostDeviceArray:
         """Number of distinct solutions of each problem."""
 
+    @property
+    def branch(self) -> HostDeviceArray:
+        """Number of the branch of each solution, -1 for none, [capacity, solutions]."""
+
+    @property
+    def complete(self) -> HostDeviceArray:
+        """1 for each problem without other solutions."""
+
     def found(self, count: int) -> NDArray[np.int32]:
         """Return the numbers of solutions of the islands of the first problems, [count, trees]."""
 

@@ -148,7 +148,7 @@ def collect_result(head: ResultHead, work: Workspace, prepared: PreparedSolve, s
     values["seeds"], values["limits"] = settings.seeds, work.asked_limits
     values["islands"] = IslandResults.collect(verified, prepared.partition, head.robot, head.row_labels, count)
     result = instance_of(IKResult, values)
-    return result if settings.options.solutions == 1 else _with_solutions(head, work, result, prepared, settings)
+    return result if settings.options.solution_count == 1 else _with_solutions(head, work, result, prepared, settings)
 
 
 def _with_solutions(
@@ -156,10 +156,11 @@ def _with_solutions(
 ) -> IKResult:
     """Add the solutions, each verified; if the first fails, the first that succeeds becomes the answer."""
     # The first is chosen in float32: an error near the tolerance may round to the other side
-    selection, count, wanted = prepared.selection, settings.problem_count, settings.options.solutions
+    selection, count, wanted = prepared.selection, settings.problem_count, settings.options.solution_count
     columns = work.verification.columns
     assert selection is not None  # several solutions have been asked for
     solutions = np.full((count, wanted, head.robot.joint_coord_count), np.nan, result.joint_q.dtype)
+    of_choice, branch = selection.branch.read(count), np.full((count, wanted), -1, np.int32)
     found = np.maximum(selection.solution_count.read(count), 1)  # without a joint to move there is still one answer
     number, answer = np.zeros(count, np.int32), np.zeros(count, np.int32)
 
@@ -168,15 +169,18 @@ def _with_solutions(
             selection.take(prepared.partition, which)
             work.verify(prepared, count)
 
-    for k in range(wanted):
+    for k in range(int(found.max(initial=1))):
         if k > 0:
             verify(np.full(count, k, np.int32))
         good = np.flatnonzero((found > k) & columns["success"].read(count))
         answer[good[number[good] == 0]] = k
         solutions[good, number[good]] = columns["joint_q"].read(count)[good]
+        branch[good, number[good]] = of_choice[good, k]
         number[good] += 1
     if answer.any():
         verify(answer)
         alone = settings._replace(options=replace(settings.options, solutions=1))
         result = collect_result(head, work, prepared, alone)
-    return replace(result, solutions=head.order.coordinates_of(solutions), solution_count=number)
+    complete = (selection.complete.read(count) == 1) & (number == selection.solution_count.read(count))
+    columns_of_solutions = {"solution_count": number, "branch": branch, "complete": complete}
+    return replace(result, solutions=head.order.coordinates_of(solutions), **columns_of_solutions)

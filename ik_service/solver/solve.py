@@ -140,9 +140,9 @@ class SolverCore:
 
     def _closing(self, options: SolverOptions) -> SolverOptions:
         """Return the options of a solve that closes loops: float32 leaves them open by a micrometre."""
-        if options.solutions > 1:
+        if options.solution_count > 1:
             raise InputError(
-                f"Option solutions is {options.solutions}. Allowed for a robot with constraints: 1. "
+                f"Option solutions is {options.solutions!r}. Allowed for a robot with constraints: 1. "
                 "robot.constraints.close(..., solutions=k) finds other ways to assemble it."
             )
         return replace(options, precision="float64")

@@ -6,7 +6,7 @@ angles. A branch is refused by a number above 0; NaN refuses nothing.
 """
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -109,7 +109,7 @@ def cosine_range(graph: ExpressionGraph, joint: int, phase: float) -> tuple[Scal
     return where(is_known, cos(most) - COSINE_SLACK, -1.0), where(is_known, cos(least) + COSINE_SLACK, 1.0)
 
 
-def _from_middle(graph: ExpressionGraph, joint: int, angle: Scalar) -> tuple[Scalar, Scalar, Condition, Condition]:
+def _from_middle(graph: ExpressionGraph, joint: int, angle: Scalar) -> tuple[Scalar, Scalar, Any, Condition]:
     """Return an angle from the middle of the limits, within half a turn, and half their width.
 
     Also whether the angle is within half a turn (not without limits), and whether both numbers decide.
@@ -118,7 +118,7 @@ def _from_middle(graph: ExpressionGraph, joint: int, angle: Scalar) -> tuple[Sca
     away: Scalar = angle - (lower + upper) * 0.5
     for _ in range(WRAPS):
         away = where(away > PI, away - 2 * PI, where(away < -PI, away + 2 * PI, away))
-    is_near = maximum(away, -away) <= PI + ARC_SLACK
+    is_near: Any = maximum(away, -away) <= PI + ARC_SLACK
     return away, (upper - lower) * 0.5, is_near, (upper - lower < 2 * PI) & is_near
 
 

@@ -35,10 +35,10 @@ class BranchNumbers:
         angles: Each joint, on the turn nearest the middle of its limits [rad]; without a searched last joint.
     """
 
-    refused: Expression
-    radius: Expression
-    margin: Expression
-    angles: tuple[Expression, ...]
+    refused: Scalar
+    radius: Scalar
+    margin: Scalar
+    angles: tuple[Scalar, ...]
 
 
 class ArmProofs:
@@ -47,6 +47,7 @@ class ArmProofs:
     Attributes:
         shell: The proof by the shell.
         branches: The branches; for classes closed with a given last joint, for an interval of this joint.
+        nearest: The branch that is refused least.
         intervals: The proof by intervals: every branch is refused.
     """
 
@@ -56,18 +57,19 @@ class ArmProofs:
         shell, branches_of = _PROOFS[nominal.kind]
         self.shell = _lifted(scope, shell(scope))
         self.branches = [_numbers(scope, branch) for branch in branches_of(scope)]
-        self.intervals = reduce(minimum, (branch.refused for branch in self.branches))
+        self.nearest = reduce(_less_refused, self.branches)
+        self.intervals = _lifted(scope, self.nearest.refused)
+        self._scope = scope
 
-    @property
-    def nearest(self) -> BranchNumbers:
-        """The branch that is refused least."""
-        return reduce(_less_refused, self.branches)
+    def numbers(self, branch: BranchNumbers) -> list[Expression]:
+        """Return the numbers of a branch as expressions."""
+        return [_lifted(self._scope, x) for x in (branch.refused, branch.radius, branch.margin, *branch.angles)]
 
 
 def _less_refused(a: BranchNumbers, b: BranchNumbers) -> BranchNumbers:
     is_less = b.refused < a.refused
 
-    def chosen(of_a: Expression, of_b: Expression) -> Expression:
+    def chosen(of_a: Scalar, of_b: Scalar) -> Scalar:
         return where(is_less, of_b, of_a)
 
     angles = tuple(map(chosen, a.angles, b.angles))
@@ -76,11 +78,12 @@ def _less_refused(a: BranchNumbers, b: BranchNumbers) -> BranchNumbers:
 
 def _numbers(scope: ArmScope, branch: branches.Branch) -> BranchNumbers:
     joints = [limited(scope.graph, k, interval) for k, interval in enumerate(branch.joints)]
-    refused = reduce(maximum, (one.missed for one in joints), branch.refused)
-    radius = reduce(maximum, (interval.radius for interval in branch.joints))
-    margin = reduce(minimum, (one.margin for one in joints))
-    refused, radius, margin = (_lifted(scope, value) for value in (refused, radius, margin))
-    return BranchNumbers(refused, radius, margin, tuple(_lifted(scope, one.angle) for one in joints))
+    return BranchNumbers(
+        refused=reduce(maximum, (one.missed for one in joints), branch.refused),
+        radius=reduce(maximum, (interval.radius for interval in branch.joints)),
+        margin=reduce(minimum, (one.margin for one in joints)),
+        angles=tuple(one.angle for one in joints),
+    )
 
 
 def _lifted(scope: ArmScope, value: Scalar) -> Expression:

@@ -74,8 +74,8 @@ class ProofSource:
 
         Output k of branch b of lane l is at `(b * outputs + k) * width + l`.
         """
-        numbers = [[one.refused, one.radius, one.margin, *one.angles] for one in self.branches]
-        return self._text(self._proofs.intervals, [value for branch in numbers for value in branch])
+        numbers = [value for branch in self.branches for value in self._proofs.numbers(branch)]
+        return self._text(self._proofs.intervals, numbers)
 
     def _text(self, proof: Expression, outputs: Sequence[Expression] = ()) -> str:
         lanes, names = self.lanes, dict[Expression, str]()

@@ -74,7 +74,7 @@ class BulkJob:
                 raise InputError(f"{name} is {getattr(self, name)!r}. Allowed: {values}.")
         if self.format == "parquet":
             parquet()
-        if self.options.solutions > 1:
+        if self.options.solution_count > 1:
             raise InputError("Option solutions is above 1. A bulk job gives one solution to a problem.")
         if self.options.sensitivity is not None:
             raise InputError("Option sensitivity is given. A bulk job gives no derivatives.")

@@ -49,7 +49,7 @@ def solve_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> tuple
     """
     request = decoded.request
     numbers = request.batch.problem_count * len(robot.coordinate_names) * (1 + len(request.targets))
-    is_few = numbers <= FEW_NUMBERS and not decoded.include and request.options.solutions == 1
+    is_few = numbers <= FEW_NUMBERS and not decoded.include and request.options.solution_count == 1
     if is_few and request.object_enabled is None and request.batch.limits is None:
         return FEW_BYTES, 0
     return _answer_bytes(robot, decoded, codec), array_bytes(robot, request)
@@ -131,7 +131,7 @@ def _extents(robot: RobotModel, request: SolveRequest, targets: int, poses: int)
     """Return the lengths of the axes of columns."""
     constraints, closing = len(robot.constraint_names), len(robot.closing_coordinate_names)
     extents = {"coordinates": robot.joint_coord_count, "dofs": robot.joint_dof_count, "targets": targets}
-    extents |= {"solutions": request.options.solutions, "constraints": constraints, "closing_coordinates": closing}
+    extents |= {"solutions": request.options.solution_count, "constraints": constraints, "closing_coordinates": closing}
     return extents | {"pair": 2, "poses": poses, "twist": 6}
 
 

@@ -108,7 +108,9 @@ def _with_solutions(result: IKResult) -> IKResult:
     if result.solutions is not None:
         return result
     alone = np.where(result.success[:, None], result.joint_q, np.nan)[:, None]
-    return replace(result, solutions=alone, solution_count=result.success.astype(np.int32))
+    found = result.success.astype(np.int32)
+    branch, complete = np.full((len(found), 1), -1, np.int32), np.zeros(len(found), np.bool_)
+    return replace(result, solutions=alone, solution_count=found, branch=branch, complete=complete)
 
 
 def _island(island: IslandResult) -> dict[str, Any]:

@@ -165,7 +165,7 @@ def _check_attempts(options: SolverOptions, count: int, world: World | None) -> 
             f"Allowed in one request: {most}."
         )
         raise faulty_field("/options/seeds", "out_of_range", detail)
-    if count * options.solutions > limits.MAX_SOLUTION_COUNT:
+    if count * options.solution_count > limits.MAX_SOLUTION_COUNT:
         detail = f"{count} problems may have {limits.MAX_SOLUTION_COUNT // count} solutions each in one request."
         raise faulty_field("/options/solutions", "out_of_range", detail)
 

@@ -71,7 +71,7 @@ def read_configuration(message: Message, robot: RobotModel) -> StreamPlan:
         FaultyFieldsError: A field violates the schema; pointers refer to the message.
     """
     given = read_envelope(StreamConfiguration, decode_message(message))
-    if given.options.solutions > 1:
+    if given.options.solutions != 1:
         raise faulty_field("/options/solutions", "out_of_range", "A stream answers with one solution.")
     if given.options.sensitivity is not None:
         raise faulty_field("/options/sensitivity", "invalid_value", "A stream answers without derivatives.")

@@ -114,7 +114,7 @@ class SolveRequest:
         options, extras = self.options, "none"
         if options.precision == "float64":
             extras = "float64"  # includes the choice among seeds
-        elif options.best_of is not None or options.solutions > 1:
+        elif options.best_of is not None or options.solution_count > 1:
             extras = "choice"
         collision = (options.collision, self.world is None, options.repair)  # the first two decide about the check
         derived = options.sensitivity
@@ -146,7 +146,7 @@ class SolveRequest:
         on = np.hstack([np.zeros((count, 1), bool), *(array.astype(np.float32) > 0.0 for array in lines)])
         if not (on == on[0]).all():
             first = np.sort(np.unique(on, axis=0, return_index=True)[1])  # problem of each pattern
-        options = replace(self.options, seeds=1, max_iterations=1, solutions=min(2, self.options.solutions))
+        options = replace(self.options, seeds=1, max_iterations=1, solutions=min(2, self.options.solution_count))
         return replace(self._taken(first), options=options)
 
     def part(self, rows: slice) -> "Self":

@@ -146,11 +146,10 @@ class SolveOptions(Envelope):
         description="Which configuration a problem gets that none solves. null: the one of least cost. `nearest`: the "
         "minimum to which its first start leads.",
     )
-    solutions: Whole = Field(
+    solutions: Annotated[Whole, Field(ge=1, le=SOLUTIONS_MAX)] | Literal["all"] = Field(
         default=_DEFAULTS.solutions,
-        ge=1,
-        le=SOLUTIONS_MAX,
-        description="Distinct solutions looked for per problem; above 1, all starts are tried. See `include`.",
+        description="Distinct solutions looked for per problem; `all` is for up to 16. Arms with branches in closed "
+        "form begin with these; otherwise, above 1, all starts are tried. See `include`.",
     )
     solution_difference: float = Field(
         default=_DEFAULTS.solution_difference,

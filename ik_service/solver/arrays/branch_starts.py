@@ -18,7 +18,7 @@ import warp as wp
 
 from ik_service.solver.arrays.problem_arrays import Searches
 from ik_service.solver.lm.codes import SEEDS, TRIES_ALL
-from ik_service.solver.lm.ranking import FAILED, IMPRECISE, IN_CONTACT
+from ik_service.solver.lm.ranking import FAILED
 
 BRANCHES_MAX = wp.constant(8)
 COUNT_BITS, WITHIN_AT, ISOLATED_BIT, FIRST_AT, NUMBER_BITS = (wp.constant(k) for k in (15, 4, 256, 16, 3))
@@ -39,19 +39,17 @@ def branch_of_seed(searches: Searches, p: int, island: int, s: int):
 
 @wp.func
 @typing.no_type_check
-def has_all_branches(searches: Searches, p: int, island: int):
-    """Return whether the branches are known to be all solutions, unless an attempt from one failed."""
-    return (searches.branches[p, island] & ISOLATED_BIT) != 0
+def sole_branches(searches: Searches, p: int, island: int):
+    """Return the number of branches within the limits if these have all solutions, one each; otherwise 0."""
+    state = searches.branches[p, island]
+    return wp.where((state & ISOLATED_BIT) != 0, (state >> WITHIN_AT) & COUNT_BITS, 0)
 
 
 @wp.func
 @typing.no_type_check
-def note_branch(searches: Searches, p: int, island: int, s: int, rank: wp.int64):
-    """Note that the solution of a branch is not found where its attempt, seed s, did not meet the target precisely."""
-    is_met = rank < IMPRECISE or (rank >= IN_CONTACT and rank < FAILED)
-    branch = branch_of_seed(searches, p, island, s)
-    if not is_met and branch >= 0 and branch < ((searches.branches[p, island] >> WITHIN_AT) & COUNT_BITS):
-        searches.branches[p, island] = searches.branches[p, island] & ~int(ISOLATED_BIT)
+def first_branch(searches: Searches, p: int, island: int):
+    """Return the seed of the first branch."""
+    return searches.branches[p, island] >> FIRST_AT
 
 
 @wp.func
@@ -104,3 +102,11 @@ def extend_search(searches: Searches, settings: wp.array[wp.int32], p: int, isla
 def set_branches(searches: Searches, p: int, island: int, first: int, count: int):
     """Set a number of branches as the starts of the seeds from `first` on."""
     searches.branches[p, island] = count | (first << FIRST_AT)
+
+
+@wp.func
+@typing.no_type_check
+def number_of_branch(searches: Searches, p: int, island: int, branch: int):
+    """Return the number of a branch in its class; -1 for no branch, or of arms with seven joints."""
+    numbers = searches.branch_numbers[p, island]
+    return wp.where(branch < 0, -1, (numbers >> (NUMBER_BITS * wp.max(branch, 0))) & (BRANCHES_MAX - 1))

@@ -206,20 +206,7 @@ class Problems:
         tries_all = options.seeds is not None and options.deadline_s is None  # else later problems get no time
         has_branches = options.sampler in BRANCHED_SAMPLERS
         self._settings.host[:] = *numbers, *draws, tries_all, has_branches
-        self._finish_settings.host[:] = (
-            count,
-            1,
-            FINISH_ITERATIONS * iterations,
-            True,
-            0,
-            True,
-            False,
-            False,
-            0,
-            0,
-            0,
-            0,
-        )
+        self._finish_settings.host[:] = count, 1, FINISH_ITERATIONS * iterations, True, 0, True, *[0] * 6
         self._tolerances.host[:] = options.search_tolerances(self._model.robot.length_unit)
 
     def stop(self, stops: bool = True) -> None:

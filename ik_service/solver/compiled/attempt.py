@@ -9,7 +9,7 @@ import warp as wp
 from ik_service.collision.clearance import ClearanceSize, clearance_function
 from ik_service.compiler import IterationSource, coordinate_names, error_outputs
 from ik_service.linear_solve.factors import elimination_in_registers
-from ik_service.solver.arrays.branch_starts import CLOSE, note_branch, note_close
+from ik_service.solver.arrays.branch_starts import CLOSE, note_close
 from ik_service.solver.compiled.attempt_start import AttemptStart
 from ik_service.solver.compiled.island_task import TaskRef, attempt_line, count_attempt
 from ik_service.solver.compiled.iteration import coordinate_places, integers, rotation_bits
@@ -365,7 +365,6 @@ class AttemptFunctions(AttemptStart):
             rank, cost, status, met, search_cost = judge_attempt(state, lane, task, p, island, s)
             line = attempt_line(task, p, s)
             count_attempt(task, p, island, s, rank, search_cost, status, met)
-            note_branch(task.searches, p, island, s, rank)
             if rank >= FAILED and status != INVALID and task.searches.branches[p, island] != 0:
                 if is_close(state, lane, task):
                     note_close(task.searches, p, island)

@@ -38,7 +38,9 @@ ISOLATED = wp.constant(0.05)  # largest radius of a branch with a single solutio
 
 
 @typing.no_type_check
-def phases_with_branches(source: ProofSource, Inputs: Any) -> tuple[Any, Any]:
+def phases_with_branches(  # noqa: C901  # it counts the branches of the functions inside as its own
+    source: ProofSource, Inputs: Any
+) -> tuple[Any, Any]:
     """Return the functions (inputs, problems, their number, task) of both phases for arms with branches."""
     W = source.lanes.width
     InputsRef: Any = reference_to(Inputs)

@@ -211,7 +211,7 @@ class CompiledEngine:
     def _selection(self, work: Workspace, settings: SolveSettings) -> SolutionSelection:
         """Return room for all attempts, large enough: from an earlier solve, or else new."""
         problems, count = work.problems, settings.problem_count
-        wanted = settings.seeds, settings.options.solutions
+        wanted = settings.seeds, settings.options.solution_count
         found = self._selections.pop(wanted, None)
         if found is None or found.capacity < count:
             capacity = min(problems.capacity, 1 << (count - 1).bit_length())

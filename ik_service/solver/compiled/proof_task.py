@@ -44,8 +44,9 @@ TaskRef: Any = reference_to(ProofTask)
 def number_at(Numbers: Any) -> Any:
     """Return the function (numbers, place) -> number; an index on a reference would first copy all numbers."""
     NumbersRef: Any = reference_to(Numbers)
+    Number: Any = Numbers._wp_scalar_type_
 
     @wp.func_native("return numbers.c[place];")
-    def at(numbers: NumbersRef, place: int) -> Numbers._wp_scalar_type_: ...
+    def at(numbers: NumbersRef, place: int) -> Number: ...
 
     return at

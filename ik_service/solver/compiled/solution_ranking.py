@@ -8,9 +8,10 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.robots import DeviceModel, JointType
-from ik_service.solver.arrays.problem_arrays import BestAttempts
+from ik_service.solver.arrays.branch_starts import first_branch, sole_branches
+from ik_service.solver.arrays.problem_arrays import BestAttempts, Searches
 from ik_service.solver.lm.codes import NO_TARGET
-from ik_service.solver.lm.ranking import IMPRECISE, IN_CONTACT, UNRANKED
+from ik_service.solver.lm.ranking import FAILED, IMPRECISE, IN_CONTACT, UNRANKED
 from ik_service.solver.lm.termination import is_minimum
 
 # Kinds of coordinates in distances.
@@ -19,6 +20,7 @@ BY_SEED, BY_COST, BY_DISTANCE, BY_RANK = (wp.constant(k) for k in range(4))
 ORDERS = {None: 0, "cost": 1, "nearest": 2, "clearance": 3}
 FULL_TURN = wp.constant(2.0 * math.pi)
 NO_SEED = wp.constant(-1)
+DIFFERENT = wp.constant(1.0e-3)  # coordinates of different branches: far above the precision of an attempt [rad]
 TAKEN = wp.constant(1.0e30)  # value of an attempt without success, or too near to a chosen one
 
 
@@ -118,6 +120,38 @@ def value_left(tries: AttemptArrays, row: int, line: int, island: int, chosen: i
         if not island_distance(tries, joint_q, row, joint_q, chosen, line, island, True) > difference:
             value = TAKEN
     return value
+
+
+@wp.func
+@typing.no_type_check
+def has_all_solutions(tries: AttemptArrays, searches: Searches, p: int, island: int, seeds: int):
+    """Return whether each branch has led to its own solution, or one in contact, and no other solution exists.
+
+    As many branches as different solutions: each has its own.
+    """
+    count = sole_branches(searches, p, island)
+    found = count > 0
+    first = p * seeds + first_branch(searches, p, island)
+    k = int(0)
+    while k < count and found:
+        rank = tries.attempts.rank[first + k, island]
+        found = rank < IMPRECISE or (rank >= IN_CONTACT and rank < FAILED)
+        m = int(0)
+        while m < k and found:
+            c = int(0)
+            while c < tries.kind.shape[0] and not differs(tries.attempts.joint_q, first + k, first + m, c):
+                c += 1
+            found = c < tries.kind.shape[0]
+            m += 1
+        k += 1
+    return found
+
+
+@wp.func
+@typing.no_type_check
+def differs(joint_q: wp.array2d[float], a: int, b: int, c: int):
+    """Return whether two attempts have different values of a coordinate."""
+    return wp.abs(joint_q[a, c] - joint_q[b, c]) > DIFFERENT
 
 
 @wp.func

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ik_service.kernels.host_device_array import HostDeviceArray
 from ik_service.mechanism.coupling import complete_joint_q
 from ik_service.robots import DeviceModel
-from ik_service.solver.arrays.branch_starts import has_all_branches, seeds_of_branches
+from ik_service.solver.arrays.branch_starts import branch_of_seed, first_branch, number_of_branch, sole_branches
 from ik_service.solver.arrays.limit_arrays import Turns, turn_towards_start
 from ik_service.solver.arrays.partition import Partition
 from ik_service.solver.arrays.parts import SOLVE_EXTRAS, first_problem
@@ -30,6 +30,7 @@ from ik_service.solver.compiled.solution_ranking import (
     AttemptArrays,
     attempt_value,
     coordinate_kinds,
+    has_all_solutions,
     note_solutions,
     value_left,
 )
@@ -135,12 +136,16 @@ def _end_choice(
     tries: AttemptArrays,
     nisland: wp.array[wp.int32],  # [1 or problems]
     # out
+    searches: Searches,
     found_out: wp.array2d[wp.int32],  # [problems, trees]: solutions of each island
     solution_count_out: wp.array[wp.int32],  # [problems]
+    branch_out: wp.array2d[wp.int32],  # [problems, solutions]: number of the branch of a solution, -1 for none
+    complete_out: wp.array[wp.int32],  # [problems]: 1 if there are no other solutions
 ):
     p = first_problem(settings, part, parts) + wp.tid()
     most = int(0)
-    for island in range(nisland[wp.min(p, nisland.shape[0] - 1)]):
+    islands = nisland[wp.min(p, nisland.shape[0] - 1)]
+    for island in range(islands):
         tries.chosen[p, island, 0] = seed_of(tries.least[p, island])
         count = int(0)
         for k in range(tries.choice.shape[2]):
@@ -150,6 +155,15 @@ def _end_choice(
         found_out[p, island] = count
         most = wp.max(most, count)
     solution_count_out[p] = most
+    complete_out[p] = 0
+    for k in range(tries.choice.shape[2]):
+        branch_out[p, k] = -1
+        if islands == 1 and k < most:
+            branch_out[p, k] = number_of_branch(searches, p, 0, branch_of_seed(searches, p, 0, tries.chosen[p, 0, k]))
+    if islands == 1:
+        fits = most < tries.choice.shape[2] or sole_branches(searches, p, 0) <= most
+        if searches.proof[p, 0] > 0 or (fits and has_all_solutions(tries, searches, p, 0, settings[SEEDS])):
+            complete_out[p] = 1
 
 
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
@@ -215,22 +229,20 @@ def _begin_round(
             found[p, island] = 0
             newest[p, island] = 0
             searches.end_seed[p, island] = 0
-        has_all = has_all_branches(searches, p, island)
-        of_branches = seeds_of_branches(searches, p, island)
-        is_next = searches.end_seed[p, island] == first or (
-            first == size and searches.end_seed[p, island] == of_branches
-        )
+        alone = sole_branches(searches, p, island)
+        first_end = wp.min(first_branch(searches, p, island) + alone, wp.min(size, settings[SEEDS]))
+        is_next = searches.end_seed[p, island] == wp.where(first == size and alone > 0, first_end, first)
         if is_next:  # not stopped before
             before = wp.max(first - size, 0)
             note_solutions(tries, p, line, island, settings[SEEDS], before, first, order, difference, found, newest)
-            is_complete = first > 0 and has_all
+            is_complete = first > 0 and has_all_solutions(tries, searches, p, island, settings[SEEDS])
             if found[p, island] < order[1] and first - newest[p, island] < NO_NEW_SEEDS and not is_complete:
                 searches.next_seed[p, island] = first
                 searches.end_seed[p, island] = end
                 if searches.proof[p, island] > 0:  # out of reach: one attempt, as without further solutions
                     searches.end_seed[p, island] = 1
-                elif has_all:  # nothing else is needed, unless an attempt fails
-                    searches.end_seed[p, island] = wp.min(of_branches, end)
+                elif first == 0 and alone > 0:  # nothing else is needed, unless an attempt fails
+                    searches.end_seed[p, island] = first_end
                 tries.made[p] = end
     for s in range(first, tries.made[p]):
         row = p * settings[SEEDS] + s
@@ -254,6 +266,9 @@ class SolutionSelection:
         self.attempts = allocate_attempts(capacity * seeds, model.joint_coord_count, trees, device)
         # number of distinct solutions of each problem, [capacity]
         self.solution_count = HostDeviceArray((capacity,), wp.int32, device)
+        # number of the branch of each solution, [capacity, solutions], and whether there are no others, [capacity]
+        self.branch = HostDeviceArray((capacity, solutions), wp.int32, device)
+        self.complete = HostDeviceArray((capacity,), wp.int32, device)
         self._order = HostDeviceArray((2,), wp.int32, device, per_problem=False)
         self._difference = HostDeviceArray((1,), wp.float32, device, per_problem=False)
         self._made = wp.zeros(capacity, dtype=wp.int32, device=device)
@@ -316,9 +331,11 @@ class SolutionSelection:
         given = [*which, lanes, *islands]
         order = [self._order.device, self._difference.device]
         choose = [self._record(_choose_next, [*given, k, *order], lanes) for k in range(self.solutions)]
-        end = self._record(_end_choice, [*which, *islands, self._found, self.solution_count.device])
+        results = self.solution_count, self.branch, self.complete
+        outputs = [self._found, *(one.device for one in results)]
+        end = self._record(_end_choice, [*which, *islands, self._problems.searches, *outputs])
         take = self._record(_take, [*which, self._first, *self._of_solutions(partition, tries)])
-        return PartLaunches([begin, turn, *choose, end, take, self.solution_count.fetch])
+        return PartLaunches([begin, turn, *choose, end, take, *(one.fetch for one in results)])
 
     def found(self, count: int) -> NDArray[np.int32]:
         """Return the number of distinct solutions of the islands of the first problems, [count, trees]."""

@@ -19,7 +19,6 @@ import warp as wp
 
 from ik_service.kernels import typed_warp
 from ik_service.linear_solve.islands import zeroed
-from ik_service.solver.arrays.branch_starts import note_branch
 from ik_service.solver.arrays.parts import SOLVE_EXTRAS
 from ik_service.solver.compiled.island_task import IslandTask, TaskRef, attempt_line, counts, setting_now, suffices
 from ik_service.solver.lm.codes import KEEP_ALL, NO_TARGET, SEEDS, STOP
@@ -182,7 +181,6 @@ def look_at(task: TaskRef, wave: WaveRef, storage: StorageRef, place: int, first
         if keeps_all:
             line = attempt_line(task, p, s)
             task.best.rank[line, task.island] = rank
-            note_branch(task.searches, p, task.island, s, rank)
             copy_answer(task, storage, row, line, s)
         else:
             if rank < best_rank:

@@ -27,6 +27,7 @@ ITERATIONS_MAX = 10_000
 OF_SOLVER = ("joint_limits", "jacobian_mode", "candidates", "check_jacobians", "use_graph")  # fixed with the solver
 CANDIDATES_MAX = 8
 SOLUTIONS_MAX = 256
+ALL_SOLUTIONS = 16  # most isolated solutions of an arm of six joints
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +64,9 @@ class SolverOptions:
         approximate: Attempt returned for an unsolved problem: None is the attempt of least cost, "nearest" the attempt
             of the first seed: the minimum reached from `initial_joint_q`.
         solutions: Distinct solutions per problem; with more than 1, seeds are run until this number is found or 64 in a
-            row bring no new solution, and with `best_of` all. Without targets, a solution is an attempt of cost zero,
-            or otherwise one at a minimum; the least cost comes first.
+            row bring no new solution, and with `best_of` all. "all" is for up to ALL_SOLUTIONS. An arm with branches in
+            closed form begins with these, and ends where they are known to be all: see `complete` of a result. Without
+            targets, a solution is an attempt of cost zero, or otherwise one at a minimum; the least cost comes first.
         solution_difference: Two solutions are distinct if some joint, angles taken modulo a turn, differs by more than
             this [m or rad].
         precision: "float64" finishes in double precision, to about 1e-9 m and in up to four times as many iterations,
@@ -97,7 +99,7 @@ class SolverOptions:
     noise_std: float = 0.1
     best_of: Literal["cost", "nearest", "clearance"] | None = None
     approximate: Literal["nearest"] | None = None
-    solutions: int = 1
+    solutions: int | Literal["all"] = 1
     solution_difference: float = 0.1
     precision: Literal["float32", "float64"] = "float32"
     collision: Literal["self", "world", "off"] | None = None
@@ -127,7 +129,8 @@ class SolverOptions:
         _check_integer("candidates", self.candidates, 1, CANDIDATES_MAX)
         _check_tolerance("position_tolerance", self.position_tolerance)
         _check_tolerance("orientation_tolerance", self.orientation_tolerance)
-        _check_integer("solutions", self.solutions, 1, SOLUTIONS_MAX)
+        if self.solutions != "all":
+            _check_integer("solutions", self.solutions, 1, SOLUTIONS_MAX)
         _check_tolerance("solution_difference", self.solution_difference)
         _check_choice("best_of", self.best_of, (None, "cost", "nearest", "clearance"))
         _check_choice("approximate", self.approximate, (None, "nearest"))
@@ -136,11 +139,11 @@ class SolverOptions:
         if isinstance(self.margin, bool) or not isinstance(self.margin, Real) or not 0.0 <= float(self.margin) < 1e6:
             raise InputError(f"Option margin is {self.margin!r}. Allowed: a number from 0 to 1e6 m.")
         _check_choice("sensitivity", self.sensitivity, (None, "target"))
-        if self.precision == "float64" and self.solutions > 1:
+        if self.precision == "float64" and self.solution_count > 1:
             raise InputError(
                 "Option precision='float64' gives one solution. Use solutions=1, or solve again from each."
             )
-        if self.repair and self.solutions > 1:
+        if self.repair and self.solution_count > 1:
             raise InputError("Option repair is for one solution of each problem. Use solutions=1.")
         _check_choice("joint_limits", self.joint_limits, ("hard", "soft", "off"))
         self.jacobian_type()
@@ -155,7 +158,7 @@ class SolverOptions:
             return 1
         if self.seeds is not None:
             return self.seeds
-        return SOLUTION_SEEDS if self.solutions > 1 and self.best_of is None else DEFAULT_SEEDS
+        return SOLUTION_SEEDS if self.solution_count > 1 and self.best_of is None else DEFAULT_SEEDS
 
     @cached_property
     def search_seeds(self) -> int:
@@ -167,7 +170,12 @@ class SolverOptions:
     @cached_property
     def runs_all_seeds(self) -> bool:
         """Return whether seeds are run after the first success: all seeds, or until there are enough solutions."""
-        return self.best_of is not None or self.solutions > 1
+        return self.best_of is not None or self.solution_count > 1
+
+    @property
+    def solution_count(self) -> int:
+        """Number of solutions asked for."""
+        return ALL_SOLUTIONS if self.solutions == "all" else self.solutions
 
     @cached_property
     def _hash(self) -> int:

@@ -173,7 +173,7 @@ class OpenedLoops:
         may_start_anywhere = (
             options.best_of is None and options.approximate is None and options.sampler in ("roberts", "uniform")
         )
-        if not may_start_anywhere or options.solutions > 1:
+        if not may_start_anywhere or options.solution_count > 1:
             return None
         problem = self._opened(targets)
         opened = None if problem is None else problem.given(batch)

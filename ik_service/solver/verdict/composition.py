@@ -146,9 +146,7 @@ def compose_islands(
         if not island_success_out[p, island] and untroubled:
             untroubled = False
             result = status
-        chosen = best.seed[p, island]
-        if branch_of_seed(searches, p, island, chosen) >= 0:
-            chosen = -1
+        chosen = wp.where(branch_of_seed(searches, p, island, best.seed[p, island]) < 0, best.seed[p, island], -1)
         island_seed_out[p, island] = chosen
         island_iterations_out[p, island] = best.iterations[p, island]
         island_cost_out[p, island] = best.cost[p, island]

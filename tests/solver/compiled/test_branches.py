@@ -1,0 +1,150 @@
+"""Branches in closed form: all solutions of arms of six joints, their numbers and order, and which solves use them."""
+
+import numpy as np
+import pytest
+
+from ik_service import IKSolver
+from objectives import InputError
+from tests.compiler.closed_form.arms import anywhere, configurations, robot_of
+
+ARMS = ["spherical", "parallel", "ur5e"]
+COUNT = 500
+ALL = {"solutions": "all", "solution_difference": 0.01, "collision": "off"}
+DRAWN = {"sampler": "gauss", "noise_std": 2.0}  # starts around the middle of the limits, without branches
+
+
+def reached(name, rng, noise=0.0, length=0.0, hard=False):
+    """A robot, its link, configurations and their poses."""
+    robot, link = robot_of(name, noise, length)
+    lower, upper = robot.active_limit_lower, robot.active_limit_upper
+    joint_q = configurations(robot, COUNT, rng, lower, upper) if hard else rng.uniform(lower, upper, (COUNT, 6))
+    poses = robot.forward_kinematics(joint_q, [link])
+    return robot, link, joint_q, (poses.positions, poses.orientations_xyzw)
+
+
+def apart(a, b):
+    """Largest difference of a joint, angles modulo a turn."""
+    return np.abs((a - b + np.pi) % (2 * np.pi) - np.pi).max(axis=-1)
+
+
+@pytest.mark.parametrize("name", ARMS)
+def test_every_configuration_is_among_all_solutions_of_its_pose(name):
+    robot, link, joint_q, poses = reached(name, np.random.default_rng(1))
+    result = IKSolver(robot, [link]).solve(*poses, options=ALL)
+    assert np.nanmin(apart(result.solutions, joint_q[:, None]), axis=1).max() < 0.02
+    assert result.complete.mean() > 0.98
+    for problem in range(0, COUNT, 50):
+        found = result.solutions[problem, : result.solution_count[problem]]
+        again = robot.forward_kinematics(found, [link])
+        assert np.linalg.norm(again.positions - poses[0][problem], axis=-1).max() < 1e-3
+
+
+@pytest.mark.parametrize("name", ARMS)
+def test_a_complete_set_has_each_solution_that_other_starts_find(name):
+    robot, link, _, poses = reached(name, np.random.default_rng(2))
+    solver = IKSolver(robot, [link])
+    result, drawn = solver.solve(*poses, options=ALL), solver.solve(*poses, options={**ALL, **DRAWN})
+    assert (drawn.branch == -1).all() and not drawn.complete.any()
+    others = 0
+    for p in np.flatnonzero(result.complete):
+        for one in drawn.solutions[p, : drawn.solution_count[p]]:
+            exact = solver.solve(
+                poses[0][p], poses[1][p], initial_joint_q=one, options={"precision": "float64", "collision": "off"}
+            )
+            is_exact = exact.position_error.max() < 1e-8 and exact.orientation_error.max() < 1e-8
+            if is_exact and apart(exact.joint_q[0], one) < 0.05:
+                others += 1
+                assert apart(result.solutions[p, : result.solution_count[p]], exact.joint_q[0]).min() < 0.02
+    assert others > COUNT
+
+
+@pytest.mark.parametrize("name", ARMS)
+def test_branches_have_numbers_that_last_along_small_motions(name):
+    rng = np.random.default_rng(3)
+    robot, link, joint_q, poses = reached(name, rng)
+    solver = IKSolver(robot, [link])
+    moved = robot.forward_kinematics(joint_q + 1e-4 * rng.normal(size=joint_q.shape), [link])
+    before, after = solver.solve(*poses, options=ALL), solver.solve(
+        moved.positions, moved.orientations_xyzw, options=ALL
+    )
+    compared = 0
+    for p in np.flatnonzero(before.complete & after.complete):
+        found, numbers = before.solutions[p, : before.solution_count[p]], before.branch[p, : before.solution_count[p]]
+        assert len(set(numbers)) == len(numbers) and (numbers >= 0).all()
+        for one, number in zip(found, numbers, strict=True):
+            distance = apart(after.solutions[p, : after.solution_count[p]], one)
+            if distance.min() < 2e-3:
+                compared += 1
+                assert after.branch[p, distance.argmin()] == number
+    assert compared > COUNT
+
+
+@pytest.mark.parametrize("name", ARMS)
+def test_the_answer_without_a_start_is_furthest_from_the_limits(name):
+    robot, link, _, poses = reached(name, np.random.default_rng(4))
+    solver = IKSolver(robot, [link])
+    result, every = solver.solve(*poses, options={"collision": "off"}), solver.solve(*poses, options=ALL)
+    whole = every.complete & (every.solution_count > 1)
+    lower, upper = robot.active_limit_lower, robot.active_limit_upper
+    # each angle on its turn nearest the middle
+    middle = (lower + upper) / 2
+    angles = middle + (every.solutions - middle + np.pi) % (2 * np.pi) - np.pi
+    margins = np.nanmax(np.minimum(angles - lower, upper - angles).min(axis=-1), axis=1)
+    np.testing.assert_allclose(result.limit_margin[whole], margins[whole], atol=2e-3)
+    assert (result.seed_index[whole] == -1).all() and whole.sum() > COUNT / 5
+
+
+def test_after_a_start_that_fails_the_nearest_branch_answers():
+    robot, link, joint_q, poses = reached("ur5e", np.random.default_rng(5))
+    solver, start = IKSolver(robot, [link]), joint_q + 0.4
+    start = np.clip(start, robot.active_limit_lower, robot.active_limit_upper)
+    result = solver.solve(*poses, initial_joint_q=start, options={"max_iterations": 1, "collision": "off"})
+    every = solver.solve(*poses, options=ALL)
+    by_branch = (result.seed_index == -1) & every.complete & result.success
+    nearest = np.nanmin(apart(every.solutions, start[:, None]), axis=1)
+    np.testing.assert_allclose(apart(result.joint_q, start)[by_branch], nearest[by_branch], atol=5e-3)
+    assert by_branch.mean() > 0.8
+
+
+@pytest.mark.parametrize("name", ARMS)
+def test_poses_at_limits_and_near_singularities_are_solved(name):
+    robot, link, _, poses = reached(name, np.random.default_rng(6), hard=True)
+    result = IKSolver(robot, [link]).solve(*poses, options={"collision": "off"})
+    assert result.success.all()
+
+
+@pytest.mark.parametrize("name", ["spherical", "parallel"])
+def test_a_calibrated_arm_uses_nominal_branches_and_claims_no_complete_set(name):
+    robot, link, joint_q, poses = reached(name, np.random.default_rng(7), 1e-3, 5e-4)
+    result = IKSolver(robot, [link]).solve(*poses, options=ALL)
+    assert (result.branch >= 0).any(axis=1).mean() > 0.99 and not result.complete.any()
+    assert (np.nanmin(apart(result.solutions, joint_q[:, None]), axis=1) < 0.1).mean() > 0.99
+
+
+def test_a_target_out_of_reach_has_a_complete_set_without_solutions():
+    robot, link = robot_of("ur5e")
+    positions, orientations_xyzw = anywhere(robot, link, np.random.default_rng(8), COUNT)
+    result = IKSolver(robot, [link]).solve(positions, orientations_xyzw, options=ALL)
+    proven = result.status == 8
+    assert proven.sum() > COUNT / 2
+    assert result.complete[proven].all() and (result.solution_count[proven] == 0).all()
+
+
+@pytest.mark.parametrize("sampler", ["none", "gauss"])
+def test_samplers_around_a_configuration_use_no_branches(sampler):
+    robot, link, _, poses = reached("ur5e", np.random.default_rng(9))
+    result = IKSolver(robot, [link]).solve(*poses, options={"sampler": sampler})
+    assert (result.seed_index >= 0).all()
+
+
+def test_fewer_solutions_than_there_are_make_no_complete_set():
+    robot, link, _, poses = reached("ur5e", np.random.default_rng(10))
+    result = IKSolver(robot, [link]).solve(*poses, options={"solutions": 2, "collision": "off"})
+    every = IKSolver(robot, [link]).solve(*poses, options=ALL)
+    assert not result.complete[every.solution_count > 2].any() and (every.solution_count > 2).any()
+
+
+def test_a_word_other_than_all_is_refused():
+    robot, link = robot_of("ur5e")
+    with pytest.raises(InputError, match="solutions is 'some'"):
+        IKSolver(robot, [link]).solve(np.zeros((1, 1, 3)), options={"solutions": "some"})
