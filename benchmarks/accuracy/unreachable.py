@@ -18,7 +18,7 @@ from benchmarks.run import benchmark, timed
 from ik_service.compiler import Lanes
 from ik_service.linear_solve.islands import zeroed
 from ik_service.mechanism.transforms import quaternion_exp, quaternion_multiply
-from ik_service.solver.arrays.problem_arrays import Searches
+from ik_service.solver.arrays.problem_arrays import BestAttempts, Searches
 from ik_service.solver.compiled.proof_kernel import ProofKernel, proof_kernel_of, proof_task
 from ik_service.solver.lm.codes import PROBLEM_COUNT, SEEDS, SETTINGS_COUNT
 from ik_service.solver.lm.ranking import FAILED
@@ -97,7 +97,7 @@ def proofs_alone(kernel: ProofKernel, robot: ik_service.RobotModel, targets: Pos
     device, count = wp.get_device("cpu"), len(targets[0])
     settings = np.zeros(SETTINGS_COUNT, np.int32)
     settings[int(PROBLEM_COUNT)], settings[int(SEEDS)] = count, 2**15
-    task: Any = proof_task(kernel, device)
+    task: Any = proof_task(kernel, robot, device)
     task.fault = wp.zeros(1, dtype=wp.int32, device=device)
     task.settings = task.count = wp.array(settings, dtype=wp.int32, device=device)
     task.problem = wp.array(np.arange(count), dtype=wp.int32, device=device)
@@ -110,14 +110,12 @@ def proofs_alone(kernel: ProofKernel, robot: ik_service.RobotModel, targets: Pos
         for end in (robot.active_limit_lower, robot.active_limit_upper)
     )
     task.searches = zeroed(Searches, device, (count, 1))
-    task.rank = wp.full((count, 1), int(FAILED), dtype=wp.int64, device=device)
-    found = []
+    task.best = zeroed(BestAttempts, device, (count, 1))
+    task.best.rank.fill_(int(FAILED))
     for phase in (0, 1):
-        task.searches.end_seed.fill_(2**15 if phase == 0 else kernel.first_seeds)
         wp.launch(kernel.kernel, 1, [task, phase, 0, 1], device=device)
-        found.append(task.searches.proof.numpy()[:, 0].copy())
-        task.searches.proof.zero_()
-    return np.where(found[0] != 0, found[0], found[1])
+    found: NDArray[np.int32] = task.searches.proof.numpy()[:, 0]
+    return found
 
 
 def arms() -> Iterator[tuple[ComparedRobot, ProofKernel]]:

@@ -146,6 +146,11 @@ class SolveOptions(Envelope):
         description="Which configuration a problem gets that none solves. null: the one of least cost. `nearest`: the "
         "minimum to which its first start leads.",
     )
+    want: Literal["answer", "success"] = Field(
+        default=_DEFAULTS.want,
+        description="`success`: only whether a target is within reach, and the configuration if so. A target that is "
+        "proven out of reach before the first attempt gets its start back, and no cost.",
+    )
     solutions: Annotated[Whole, Field(ge=1, le=SOLUTIONS_MAX)] | Literal["all"] = Field(
         default=_DEFAULTS.solutions,
         description="Distinct solutions looked for per problem; `all` is for up to 16. Arms with branches in closed "

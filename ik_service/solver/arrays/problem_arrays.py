@@ -13,7 +13,17 @@ from ik_service.robots import DeviceModel
 from ik_service.solver.arrays.limit_arrays import LimitArrays, turns_within
 from ik_service.solver.given.options import ATTEMPTS_MAX, SolverOptions
 from ik_service.solver.given.targets import ROTATION_LENGTH, Target
-from ik_service.solver.lm.codes import BRANCHED_SAMPLERS, DEADLINE, NO_TARGET, SAMPLERS, SEEDS, SETTINGS_COUNT, STOP
+from ik_service.solver.lm.codes import (
+    BRANCHED_SAMPLERS,
+    DEADLINE,
+    NO_TARGET,
+    SAMPLERS,
+    SEEDS,
+    SETTINGS_COUNT,
+    STALLED,
+    STOP,
+    WANTS_SUCCESS,
+)
 from ik_service.solver.lm.ranking import IN_CONTACT, UNRANKED
 from ik_service.solver.rows.binding import CONSTRAINT_ROW, TARGET_ROW, RowKind
 from ik_service.solver.rows.blocks import Rows
@@ -78,17 +88,37 @@ def begin_search(searches: Searches, settings: wp.array[wp.int32], p: int, islan
 
 @wp.func
 @typing.no_type_check
+def mark_proven(best: BestAttempts, searches: Searches, settings: wp.array[wp.int32], p: int, island: int, proof: int):
+    """Mark an island as proven out of reach; return its number of seeds."""
+    searches.proof[p, island] = proof
+    if settings[WANTS_SUCCESS] == 0 or best.rank[p, island] < UNRANKED:
+        return 1
+    mark_without_attempt(best, p, island)
+    best.met[p, island] = 0
+    best.status[p, island] = STALLED
+    return 0
+
+
+@wp.func
+@typing.no_type_check
+def mark_without_attempt(best: BestAttempts, p: int, island: int):
+    """Set the numbers of an island without an attempt; the entry is of another solve."""
+    best.met[p, island] = NO_TARGET
+    best.seed[p, island] = 0
+    best.iterations[p, island] = 0
+    best.cost[p, island] = NAN
+
+
+@wp.func
+@typing.no_type_check
 def mark_deadline(best: BestAttempts, p: int, island: int):
     """Mark an unsolved island with status DEADLINE, after the deadline has ended its search."""
     rank = best.rank[p, island]
     is_minimum = best.met[p, island] == NO_TARGET and rank < UNRANKED
     if rank >= IN_CONTACT and not is_minimum:
         best.status[p, island] = DEADLINE
-        if rank >= UNRANKED:  # the entry is of another solve
-            best.met[p, island] = NO_TARGET
-            best.seed[p, island] = 0
-            best.iterations[p, island] = 0
-            best.cost[p, island] = NAN
+        if rank >= UNRANKED:
+            mark_without_attempt(best, p, island)
 
 
 class SolveSettings(NamedTuple):
@@ -204,9 +234,9 @@ class Problems:
         draws = SAMPLERS[options.sampler], np.float32(options.noise_std).view(np.int32)
         numbers = (count, settings.seeds, iterations, has_start, random_seed, settings.runs_all_seeds, is_near, False)
         tries_all = options.seeds is not None and options.deadline_s is None  # else later problems get no time
-        has_branches = options.sampler in BRANCHED_SAMPLERS
-        self._settings.host[:] = *numbers, *draws, tries_all, has_branches
-        self._finish_settings.host[:] = count, 1, FINISH_ITERATIONS * iterations, True, 0, True, *[0] * 6
+        further = options.sampler in BRANCHED_SAMPLERS, options.want == "success"
+        self._settings.host[:] = *numbers, *draws, tries_all, *further
+        self._finish_settings.host[:] = count, 1, FINISH_ITERATIONS * iterations, True, 0, True, *[0] * 7
         self._tolerances.host[:] = options.search_tolerances(self._model.robot.length_unit)
 
     def stop(self, stops: bool = True) -> None:

@@ -24,7 +24,7 @@ from ik_service.solver.arrays.branch_starts import (
     limit_search,
     seeds_of_branches,
 )
-from ik_service.solver.arrays.problem_arrays import Searches
+from ik_service.solver.arrays.problem_arrays import Searches, mark_proven
 from ik_service.solver.compiled.proof_task import TOLERANCES, WAITS, TaskRef, number_at
 from ik_service.solver.lm.codes import BRANCHES, HAS_START, KEEP_ALL, PROOF_BY_INTERVALS, PROOF_BY_SHELL, SEEDS
 from ik_service.solver.lm.ranking import FAILED
@@ -126,6 +126,8 @@ def phases_with_branches(  # noqa: C901  # it counts the branches of the functio
             if proof == WAITS and (IS_WHOLE or task.settings[KEEP_ALL] == 1):
                 proof = 0
                 seeds = int(task.settings[SEEDS])
+            if proof > 0:
+                seeds = mark_proven(task.best, task.searches, task.settings, p, task.island, proof)
             task.searches.proof[p, task.island] = proof
             if task.settings[KEEP_ALL] == 0:
                 task.searches.end_seed[p, task.island] = wp.min(task.searches.end_seed[p, task.island], seeds)
@@ -152,8 +154,8 @@ def phases_with_branches(  # noqa: C901  # it counts the branches of the functio
         proven = branches(inputs, found)
         for lane in range(count):
             p = problem_at(problem, lane)
-            if (proven >> lane) & 1 == 1 and task.rank[p, task.island] >= FAILED:
-                task.searches.proof[p, task.island] = PROOF_BY_INTERVALS
+            if (proven >> lane) & 1 == 1 and task.best.rank[p, task.island] >= FAILED:
+                mark_proven(task.best, task.searches, task.settings, p, task.island, PROOF_BY_INTERVALS)
             else:
                 task.searches.end_seed[p, task.island] = task.settings[SEEDS]
                 if task.searches.branches[p, task.island] != 0 and may_end_early(found, lane):

@@ -203,13 +203,13 @@ class IslandKernels:
                 objective: Any = self._rows.objectives[k]
                 kernel = proof_kernel_of(self._model.robot, objective.link, lanes)
                 if kernel is not None:
-                    task = proof_task(kernel, self._model)
+                    task = proof_task(kernel, self._model.robot, self._model.device)
                     task.problem, task.count = listed
                     task.fault, task.island, task.settings = inputs.fault.device, island, problems.settings
                     task.positions, task.orientations_xyzw = problems.positions[k], problems.orientations_xyzw[k]
                     task.tolerances, task.tool = verification.tolerances.device, verification.tools[k]
                     task.limit_lower, task.limit_upper = problems.limits.float64
-                    task.searches, task.rank = problems.searches, problems.best.rank
+                    task.searches, task.best = problems.searches, problems.best
                     task.start_joint_q = problems.start_joint_q
                     # other rows move the solutions away from the branches
                     task.starts = int(len(rows) == self._rows.sizes[k])

@@ -12,7 +12,7 @@ import warp as wp
 from ik_service.compiler.closed_form import ProofSource
 from ik_service.kernels.typed_warp import reference_to
 from ik_service.solver.arrays.branch_starts import WIDE, limit_search, set_branches
-from ik_service.solver.arrays.problem_arrays import BRANCH_NUMBERS
+from ik_service.solver.arrays.problem_arrays import BRANCH_NUMBERS, mark_proven
 from ik_service.solver.compiled.proof_task import LIMITS, WAITS, TaskRef, number_at
 from ik_service.solver.lm.codes import BRANCHES, KEEP_ALL, PROOF_BY_SEARCH, PROOF_BY_SHELL, SEEDS
 from ik_service.solver.lm.ranking import FAILED
@@ -54,7 +54,7 @@ def phases_with_search(source: ProofSource, Inputs: Any) -> tuple[Any, Any]:
             proof = int(0)
             if (proven >> lane) & 1 == 1:
                 proof = PROOF_BY_SHELL
-                seeds = int(1)
+                seeds = mark_proven(task.best, task.searches, task.settings, p, task.island, proof)
             elif not IS_WHOLE and task.settings[KEEP_ALL] == 0 and seeds > SEEDS_BEFORE_SEARCH:
                 proof = WAITS
                 seeds = int(SEEDS_BEFORE_SEARCH)
@@ -70,10 +70,10 @@ def phases_with_search(source: ProofSource, Inputs: Any) -> tuple[Any, Any]:
         for lane in range(count):
             p = of_problem(problem, lane)
             end = int(task.settings[SEEDS])
-            if task.rank[p, task.island] >= FAILED:
+            if task.best.rank[p, task.island] >= FAILED:
                 kept = search(inputs, packet, found, lane, task, p)
                 if kept == PROVEN:
-                    task.searches.proof[p, task.island] = PROOF_BY_SEARCH
+                    mark_proven(task.best, task.searches, task.settings, p, task.island, PROOF_BY_SEARCH)
                     end = task.searches.end_seed[p, task.island]
                 elif kept != 0 and task.starts == 1 and task.settings[BRANCHES] == 1:
                     set_branches(task.searches, p, task.island, SEEDS_BEFORE_SEARCH, wp.abs(kept))

@@ -21,7 +21,6 @@ from ik_service.compiler.closed_form import ProofSource, arm_of, nominal_arm
 from ik_service.kernels.kernel_loading import unload_with
 from ik_service.kernels.typed_warp import reference_to
 from ik_service.mechanism.kinematic_robot import KinematicRobot
-from ik_service.robots import DeviceModel
 from ik_service.solver.arrays.parts import first_place
 from ik_service.solver.compiled.branch_phases import phases_with_branches
 from ik_service.solver.compiled.iteration import cpu_options
@@ -121,7 +120,7 @@ def _proof_kernel(  # noqa: C901  # it counts the branches of the functions insi
         waits = task.searches.proof[p, task.island] == WAITS
         if waits:
             task.searches.proof[p, task.island] = 0
-        return waits and task.rank[p, task.island] >= IMPRECISE
+        return waits and task.best.rank[p, task.island] >= IMPRECISE
 
     @wp.kernel(module="unique", enable_backward=False, **options)
     def prove(task: ProofTask, phase: int, part: int, parts: int):
@@ -162,9 +161,9 @@ def _proof_kernel(  # noqa: C901  # it counts the branches of the functions insi
     return prove
 
 
-def proof_task(kernel: ProofKernel, model: DeviceModel) -> Any:
+def proof_task(kernel: ProofKernel, robot: KinematicRobot, device: wp.Device) -> Any:
     """Return a task with the constants of an arm."""
-    robot, dofs = model.robot, kernel.dofs
+    dofs = kernel.dofs
     constants = {
         "dof": dofs,
         "place": [sorted(dofs).index(dof) for dof in dofs],
@@ -172,5 +171,5 @@ def proof_task(kernel: ProofKernel, model: DeviceModel) -> Any:
     }
     task: Any = ProofTask()
     for name, values in constants.items():
-        setattr(task, name, wp.array(np.array(values, np.int32), dtype=wp.int32, device=model.device))
+        setattr(task, name, wp.array(np.array(values, np.int32), dtype=wp.int32, device=device))
     return task

@@ -6,7 +6,7 @@ from typing import Any
 import warp as wp
 
 from ik_service.kernels.typed_warp import reference_to
-from ik_service.solver.arrays.problem_arrays import Searches
+from ik_service.solver.arrays.problem_arrays import BestAttempts, Searches
 
 WAITS = -1  # proof of a target that is left to phase 1
 # Places of the packet's memory, in the order of `ProofSource.inputs`
@@ -30,7 +30,7 @@ class ProofTask:
     limit_lower: wp.array2d[wp.float64]  # [1 or problems, active_dof_count]
     limit_upper: wp.array2d[wp.float64]
     searches: Searches
-    rank: wp.array2d[wp.int64]  # [problems, trees]: rank of the best attempt so far
+    best: BestAttempts  # of each problem so far
     place: wp.array[wp.int32]  # place of each joint of the arm among the DOFs of the island
     column: wp.array[wp.int32]  # column in joint_q of each joint of the arm
     start_joint_q: wp.array2d[wp.float32]  # [problems, joint_coord_count]

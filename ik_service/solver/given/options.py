@@ -63,6 +63,8 @@ class SolverOptions:
             independently. Without targets "clearance" chooses among converged attempts.
         approximate: Attempt returned for an unsolved problem: None is the attempt of least cost, "nearest" the attempt
             of the first seed: the minimum reached from `initial_joint_q`.
+        want: "success" asks only whether a target is within reach, and for the configuration if it is: a target that is
+            proven out of reach before the first attempt gets none. Its `joint_q` is then the start, its cost NaN.
         solutions: Distinct solutions per problem; with more than 1, seeds are run until this number is found or 64 in a
             row bring no new solution, and with `best_of` all. "all" is for up to ALL_SOLUTIONS. An arm with branches in
             closed form begins with these, and ends where they are known to be all: see `complete` of a result. Without
@@ -99,6 +101,7 @@ class SolverOptions:
     noise_std: float = 0.1
     best_of: Literal["cost", "nearest", "clearance"] | None = None
     approximate: Literal["nearest"] | None = None
+    want: Literal["answer", "success"] = "answer"
     solutions: int | Literal["all"] = 1
     solution_difference: float = 0.1
     precision: Literal["float32", "float64"] = "float32"
@@ -133,6 +136,7 @@ class SolverOptions:
             _check_integer("solutions", self.solutions, 1, SOLUTIONS_MAX)
         _check_tolerance("solution_difference", self.solution_difference)
         _check_choice("best_of", self.best_of, (None, "cost", "nearest", "clearance"))
+        _check_choice("want", self.want, ("answer", "success"))
         _check_choice("approximate", self.approximate, (None, "nearest"))
         _check_choice("precision", self.precision, ("float32", "float64"))
         _check_choice("collision", self.collision, (None, "self", "world", "off"))

@@ -39,7 +39,8 @@ SAMPLER = wp.constant(8)  # a sampler, see below
 NOISE_BITS = wp.constant(9)  # standard deviation of the sampler "gauss", a float32 by its bits
 TRIES_ALL = wp.constant(10)  # 1: all seeds are tried, because the caller sets their number
 BRANCHES = wp.constant(11)  # 1: branches in closed form are starts, too
-SETTINGS_COUNT = 12
+WANTS_SUCCESS = wp.constant(12)  # 1: a target that is proven out of reach needs no attempt
+SETTINGS_COUNT = 13
 
 # Samplers of start configurations.
 ROBERTS = wp.constant(0)

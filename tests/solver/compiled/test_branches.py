@@ -44,7 +44,8 @@ def test_a_complete_set_has_each_solution_that_other_starts_find(name):
     robot, link, _, poses = reached(name, np.random.default_rng(2))
     solver = IKSolver(robot, [link])
     result, drawn = solver.solve(*poses, options=ALL), solver.solve(*poses, options={**ALL, **DRAWN})
-    assert (drawn.branch == -1).all() and not drawn.complete.any()
+    assert (drawn.branch == -1).all()
+    assert not drawn.complete.any()
     others = 0
     for p in np.flatnonzero(result.complete):
         for one in drawn.solutions[p, : drawn.solution_count[p]]:
@@ -64,13 +65,15 @@ def test_branches_have_numbers_that_last_along_small_motions(name):
     robot, link, joint_q, poses = reached(name, rng)
     solver = IKSolver(robot, [link])
     moved = robot.forward_kinematics(joint_q + 1e-4 * rng.normal(size=joint_q.shape), [link])
-    before, after = solver.solve(*poses, options=ALL), solver.solve(
-        moved.positions, moved.orientations_xyzw, options=ALL
+    before, after = (
+        solver.solve(*poses, options=ALL),
+        solver.solve(moved.positions, moved.orientations_xyzw, options=ALL),
     )
     compared = 0
     for p in np.flatnonzero(before.complete & after.complete):
         found, numbers = before.solutions[p, : before.solution_count[p]], before.branch[p, : before.solution_count[p]]
-        assert len(set(numbers)) == len(numbers) and (numbers >= 0).all()
+        assert len(set(numbers)) == len(numbers)
+        assert (numbers >= 0).all()
         for one, number in zip(found, numbers, strict=True):
             distance = apart(after.solutions[p, : after.solution_count[p]], one)
             if distance.min() < 2e-3:
@@ -91,7 +94,8 @@ def test_the_answer_without_a_start_is_furthest_from_the_limits(name):
     angles = middle + (every.solutions - middle + np.pi) % (2 * np.pi) - np.pi
     margins = np.nanmax(np.minimum(angles - lower, upper - angles).min(axis=-1), axis=1)
     np.testing.assert_allclose(result.limit_margin[whole], margins[whole], atol=2e-3)
-    assert (result.seed_index[whole] == -1).all() and whole.sum() > COUNT / 5
+    assert (result.seed_index[whole] == -1).all()
+    assert whole.sum() > COUNT / 5
 
 
 def test_after_a_start_that_fails_the_nearest_branch_answers():
@@ -117,7 +121,8 @@ def test_poses_at_limits_and_near_singularities_are_solved(name):
 def test_a_calibrated_arm_uses_nominal_branches_and_claims_no_complete_set(name):
     robot, link, joint_q, poses = reached(name, np.random.default_rng(7), 1e-3, 5e-4)
     result = IKSolver(robot, [link]).solve(*poses, options=ALL)
-    assert (result.branch >= 0).any(axis=1).mean() > 0.99 and not result.complete.any()
+    assert (result.branch >= 0).any(axis=1).mean() > 0.99
+    assert not result.complete.any()
     assert (np.nanmin(apart(result.solutions, joint_q[:, None]), axis=1) < 0.1).mean() > 0.99
 
 
@@ -127,7 +132,8 @@ def test_a_target_out_of_reach_has_a_complete_set_without_solutions():
     result = IKSolver(robot, [link]).solve(positions, orientations_xyzw, options=ALL)
     proven = result.status == 8
     assert proven.sum() > COUNT / 2
-    assert result.complete[proven].all() and (result.solution_count[proven] == 0).all()
+    assert result.complete[proven].all()
+    assert (result.solution_count[proven] == 0).all()
 
 
 @pytest.mark.parametrize("sampler", ["none", "gauss"])
@@ -141,7 +147,8 @@ def test_fewer_solutions_than_there_are_make_no_complete_set():
     robot, link, _, poses = reached("ur5e", np.random.default_rng(10))
     result = IKSolver(robot, [link]).solve(*poses, options={"solutions": 2, "collision": "off"})
     every = IKSolver(robot, [link]).solve(*poses, options=ALL)
-    assert not result.complete[every.solution_count > 2].any() and (every.solution_count > 2).any()
+    assert not result.complete[every.solution_count > 2].any()
+    assert (every.solution_count > 2).any()
 
 
 def test_a_word_other_than_all_is_refused():
