@@ -1,8 +1,8 @@
 """The columns of a result: one table from which device arrays, `IKResult`, bodies, files and the C header derive.
 
 A new column needs a row of `RESULT_COLUMNS`, a field in `ResultColumns` and in `EdgeColumns`, and its computation.
-Edges are HTTP, the client, bulk results and files of the command line. At edges a column of errors per target holds the
-worst error, with the errors of each target beside the worst for several targets, and names end in the unit.
+Edges are HTTP, the client, bulk results and files of the command line. There a column of errors per target holds the
+worst error, and names end in the unit.
 """
 
 from dataclasses import dataclass
@@ -227,8 +227,8 @@ RESULT_COLUMNS = (
         name="branch",
         dtype="int32",
         axes=("solutions",),
-        description="With `solutions`: branch of each solution, 4 shoulder + 2 elbow + wrist with bits of 0 or 1; null "
-        "for arms without branches in closed form, and for solutions found from other starts.",
+        description="With `solutions`: branch of each, 4 shoulder + 2 elbow + wrist with bits of 0 or 1; null for arms "
+        "without branches in closed form, and for solutions from other starts.",
         place=18,
         include="solutions",
         null="-1",
@@ -279,18 +279,16 @@ class ResultColumns:
         orientation_error: [rad], float64 [n, targets]; NaN where the target leaves the orientation free.
         cost: 1/2 |r|^2 of the winning attempts, summed over islands, float32 [n].
         iterations: Iterations of the winning attempt, the maximum over islands, int32 [n].
-        seed_index: Seed of the winning attempt, int32 [n]; -1 from a branch in closed form, and where islands chose
-            different seeds.
+        seed_index: Seed of the winning attempt, int32 [n]; -1: a branch in closed form, or different ones in islands.
         active_limits: DOFs at a limit, bool [n, DOFs].
         limit_margin: Least distance of a moving coordinate from its nearer limit [rad or m], in float64 on `joint_q`,
             float64 [n]; negative outside of limits that are not hard, NaN without limits.
         solutions: If requested: distinct successful configurations, the answer first, [n, solutions, coordinates]; NaN
             after the last one.
         solution_count: Number of solutions, int32 [n].
-        branch: Branch of each solution of an arm of six joints, 4 shoulder + 2 elbow + wrist with bits of 0 or 1, int32
-            [n, solutions]; -1 for other arms, and for solutions found from other starts.
-        complete: Whether it is proven that no other solution exists, angles taken modulo a turn, bool [n]. This holds
-            for the exact targets: a tolerance may allow more next to a singularity or a limit.
+        branch: Branch of each solution, 4 shoulder + 2 elbow + wrist with bits of 0 or 1, int32 [n, solutions]; -1 for
+            arms without branches in closed form, and for solutions from other starts.
+        complete: Whether it is proven that the exact targets have no other solution, modulo turns, bool [n].
         constraint_error: Largest row of each constraint of the robot [m or rad], in float64 on `joint_q`, also of
             disabled constraints, float64 [n, constraints].
         closing_joint_q: Coordinates of the joints that close loops [rad or m], float64 [n, closing coordinates].
@@ -337,8 +335,7 @@ class EdgeColumns:
         position_error_m: Worst over the targets [m], shape [n]; NaN where all leave the position free.
         orientation_error_rad: Worst over the targets [rad], shape [n]; NaN where all leave the orientation free.
         iterations: Iterations of the winning start, shape [n].
-        seed_index: The winning start, shape [n]; -1 from a branch in closed form, and where islands chose different
-            starts.
+        seed_index: The winning start, shape [n]; -1: a branch in closed form, or islands chose different ones.
         cost: 1/2 |r|^2 of the weighted residuals, shape [n].
         limit_margin: Least distance of a coordinate from its nearer limit [rad or m], shape [n]; NaN where the robot
             has no limits; None from a service without this column.
@@ -352,8 +349,7 @@ class EdgeColumns:
             requested.
         clearance_m: Least distance of links from each other and from objects [m], shape [n], if requested; negative in
             contact, inf where no contact is possible.
-        closest: The closest pair, as indices into `collision_names`, shape [n, 2], if requested; -1 where no contact is
-            possible.
+        closest: The closest pair, as indices into `collision_names`, shape [n, 2], if requested; -1 for no contact.
         joint_q_by_targets: Derivative of each coordinate by the position [m] and the rotation vector [rad] of each
             target, about the axes of the target's reference frame, shape [n, coordinates, targets, 6], if requested.
         is_differentiable: Whether an answer has derivatives, shape [n], if requested; derivatives are zero otherwise.

@@ -101,7 +101,7 @@ C_TYPES = {name: SCALARS[kind] for name, kind in WARP_TYPES.items()}
 """C types of results. All except `joint_q` may be NULL."""
 SOLVE_SETTINGS = (
     *("PROBLEM_COUNT", "SEEDS", "ITERATIONS", "HAS_START", "RANDOM_SEED", "KEEP_ALL", "FIRST_FAILURE", "STOP"),
-    "TRIES_ALL",
+    *("TRIES_ALL", "BRANCHES"),
 )
 """Integer settings used in C, by their names in `codes`."""
 GIVEN = {

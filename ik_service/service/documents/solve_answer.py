@@ -99,7 +99,7 @@ def _entries(column: Column, result: IKResult, *, is_binary: bool) -> Any:
     if column.null == "inf":
         return np.where(np.isinf(values), np.nan, values)
     if column.null == "-1" and np.count_nonzero(values < 0):
-        return [None if value < 0 else value for value in values.tolist()]
+        return np.where(values < 0, None, values).tolist()  # type: ignore[call-overload]
     return values
 
 

@@ -5,7 +5,15 @@ The schema only grows.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+    create_model,
+)
 
 from ik_service.result_schema import EDGE_COLUMNS
 from ik_service.service.schema import limits
@@ -81,6 +89,20 @@ class SolveTarget(TargetForm):
     )
 
 
+def _all_or_number(value: object, number: ValidatorFunctionWrapHandler) -> object:
+    """Return "all", or a checked number."""
+    return value if value == "all" else number(value)
+
+
+_NUMBER = {"type": "integer", "minimum": 1, "maximum": SOLUTIONS_MAX}
+SolutionCount = Annotated[
+    Whole,
+    Field(ge=1, le=SOLUTIONS_MAX),
+    WrapValidator(_all_or_number),
+    WithJsonSchema({"anyOf": [_NUMBER, {"const": "all"}]}),
+]
+
+
 class SolveOptions(Envelope):
     """Budgets and tolerances of a solve."""
 
@@ -151,8 +173,8 @@ class SolveOptions(Envelope):
         description="`success`: only whether a target is within reach, and the configuration if so. A target that is "
         "proven out of reach before the first attempt gets its start back, and no cost.",
     )
-    solutions: Annotated[Whole, Field(ge=1, le=SOLUTIONS_MAX)] | Literal["all"] = Field(
-        default=_DEFAULTS.solutions,
+    solutions: SolutionCount = Field(
+        default=1,
         description="Distinct solutions looked for per problem; `all` is for up to 16. Arms with branches in closed "
         "form begin with these; otherwise, above 1, all starts are tried. See `include`.",
     )

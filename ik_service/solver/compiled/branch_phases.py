@@ -32,7 +32,7 @@ from ik_service.solver.lm.ranking import FAILED
 SEEDS_BEFORE_INTERVALS = 3  # drawn ones, where branches are no starts; no number at which a round of seeds ends
 FIRST_BRANCHES = 3  # before phase 1; the best few of them are free of contact with the arm itself
 FURTHER_SEEDS = 8  # after branches whose places are known
-NEAR = wp.constant(0.1)  # a branch refused by no more is a start as well [m or rad]
+NEAR_LIMITS = wp.constant(0.1)  # a branch refused by no more is a start as well [m or rad]
 BEHIND = wp.constant(1.0e3)  # added to the order of a refused branch
 ISOLATED = wp.constant(0.05)  # largest radius of a branch with a single solution [rad]
 
@@ -232,7 +232,7 @@ def _branch_functions(source: ProofSource, Found: Any) -> tuple[Any, Any]:
                 if not (radius <= ISOLATED):
                     isolated = int(0)
             is_last = count == most and not (key < keys[most - 1])
-            if not (refused > NEAR) and wp.isfinite(key + radius) and not is_last:
+            if not (refused > NEAR_LIMITS) and wp.isfinite(key + radius) and not is_last:
                 k = wp.min(count, most - 1)
                 count = k + 1
                 while k > 0 and keys[wp.max(k - 1, 0)] > key:

@@ -97,7 +97,9 @@ def of_first_priority(objective):
 
 
 def require_same_successes(compiled, staged):
-    assert (compiled.success != staged.success).mean() <= DIFFERENT_AT_MOST
+    different = compiled.success != staged.success
+    more = compiled.success & (compiled.seed_index == -1)  # by starts that the staged engine does not have
+    assert (different & ~more).mean() <= DIFFERENT_AT_MOST
 
 
 @cache
@@ -121,10 +123,12 @@ def test_reachable_targets_are_solved_inside_the_limits_and_judged_rightly(name)
         np.testing.assert_allclose(result.position_error, distance, rtol=0.0, atol=BORDER)
         if case.oriented:
             np.testing.assert_allclose(result.orientation_error, angle, rtol=0.0, atol=BORDER)
-    assert (compiled.iterations > 0).mean() > 0.99
+    drawn = compiled.seed_index >= 0  # other attempts begin at a solution
+    assert (compiled.iterations[drawn] == 0).sum() <= 0.01 * len(drawn)
     if name in QUICK:
         require_same_successes(compiled, staged)
-        assert (compiled.islands.seed_index == staged.islands.seed_index).mean() >= SAME_SEEDS
+        other = compiled.islands.seed_index != staged.islands.seed_index
+        assert (other & (compiled.islands.seed_index >= 0)).mean() <= 1.0 - SAME_SEEDS
 
 
 @pytest.mark.evidence

@@ -222,11 +222,11 @@ def test_with_a_deadline_targets_out_of_reach_do_not_take_the_time_of_later_ones
 
 
 def test_targets_at_joint_limits_are_met_beside_wide_minima_at_limits():
-    """Of these, two were given up while 12 attempts at one minimum ended a search."""
+    """Of these, two were given up while 12 attempts at one minimum ended a search; now intervals give starts."""
     problems, _ = HardArm(PANDA, "panda_link2").at_limits(10_000)
     solver = cpu_solver(problems.robot, problems.links)
     result = solver.solve(problems.positions, problems.orientations_xyzw)
-    assert result.seed_index.max() > 64
+    assert (result.seed_index == -1).any()
     assert result.success.all()
 
 

@@ -122,7 +122,7 @@ def test_no_solution_is_a_copy_of_another_a_turn_apart_where_limits_are_wide(ur5
             assert np.abs(gaps - TURN * np.round(gaps / TURN)).max() > 0.2 - ROUNDING
             compared += 1
     assert compared > 5 * COUNT
-    assert started or (np.abs(result.joint_q) > np.pi).any()  # else copies would have had no room
+    assert (problems.robot.active_limit_upper > TURN - ROUNDING).any()  # else copies would have had no room
 
 
 @pytest.mark.usefixtures("each_kernel")
@@ -236,7 +236,8 @@ def test_joints_with_limits_that_are_not_enforced_do_not_turn(joint_limits):
 def test_without_a_start_joints_with_limits_stay_on_their_turns(ur5e):
     problems, _ = ur5e
     middle = problems.robot.mid_joint_q
-    free, started = solve(problems, None), solve(problems, middle)
+    drawn = {"sampler": "gauss", "noise_std": 2.0}  # branches in closed form are on the turns nearest the middle
+    free, started = solve(problems, None, **drawn), solve(problems, middle, **drawn)
     assert (np.abs(free.joint_q - middle) > np.pi + ROUNDING).any()
     assert (np.abs(started.joint_q - middle) <= np.pi + ROUNDING).all()
     np.testing.assert_allclose(np.cos(started.joint_q - free.joint_q)[free.seed_index == 0], 1.0, atol=1e-6)
