@@ -24,8 +24,17 @@ from ik_service.solver.arrays.branch_starts import (
     limit_search,
     seeds_of_branches,
 )
-from ik_service.solver.arrays.problem_arrays import Searches, mark_proven
-from ik_service.solver.compiled.proof_task import TOLERANCES, WAITS, TaskRef, number_at
+from ik_service.solver.arrays.problem_arrays import mark_proven
+from ik_service.solver.compiled.proof_task import (
+    FIRST_ANGLE,
+    MARGIN,
+    RADIUS,
+    REFUSED,
+    TOLERANCES,
+    WAITS,
+    TaskRef,
+    number_at,
+)
 from ik_service.solver.lm.codes import BRANCHES, HAS_START, KEEP_ALL, PROOF_BY_INTERVALS, PROOF_BY_SHELL, SEEDS
 from ik_service.solver.lm.ranking import FAILED
 
@@ -48,8 +57,7 @@ def phases_with_branches(  # noqa: C901  # it counts the branches of the functio
     Found: Any = wp.types.vector(len(source.branches) * source.outputs * W, wp.float32)
     FoundRef: Any = reference_to(Found)
     Tolerances: Any = wp.types.vector(2 * W, wp.float32)
-    IS_WHOLE = W == 1  # on a GPU, where searches do not wait for a second phase
-    WAITING = not IS_WHOLE
+    WAITING = W > 1  # searches on a GPU do not wait for a second phase
     at, problem_at = number_at(Inputs), number_at(wp.types.vector(W, int))
     keep, is_wide = _branch_functions(source, Found)
 
@@ -72,9 +80,16 @@ def phases_with_branches(  # noqa: C901  # it counts the branches of the functio
         return none
 
     @wp.func
-    def may_end_early(found: FoundRef, lane: int):
-        """Return whether few further seeds suffice without a proof; `found`: the branches with tolerances."""
-        return WAITING and not is_wide(found, lane)
+    def go_on(found: FoundRef, lane: int, task: TaskRef, p: int):
+        """Let a search go on with drawn seeds, few of them where the centres of all branches say much.
+
+        `found` has the branches with tolerances.
+        """
+        seeds = seeds_of_branches(task.searches, p, task.island) + FURTHER_SEEDS
+        task.searches.end_seed[p, task.island] = task.settings[SEEDS]
+        has_branches = task.searches.branches[p, task.island] != 0
+        if has_branches and WAITING and task.settings[KEEP_ALL] == 0 and not is_wide(found, lane):
+            limit_search(task.searches, task.settings, p, task.island, seeds)
 
     @wp.func
     def begin(inputs: InputsRef, problem: ProblemsRef, count: int, task: TaskRef):
@@ -82,55 +97,37 @@ def phases_with_branches(  # noqa: C901  # it counts the branches of the functio
         exact = Found()
         found = Found()
         every = (1 << count) - 1
-        by_shell = shell(inputs) & every
+        waiting = WAITING and task.settings[KEEP_ALL] == 0
         seeks = task.starts == 1 and task.settings[BRANCHES] == 1
-        if wp.static(not IS_WHOLE):
-            seeks = seeks and (task.settings[HAS_START] == 0 or task.settings[KEEP_ALL] == 1)
-        none = int(0)
-        proven = int(0)
+        first_seeds = wp.where(seeks, 1, SEEDS_BEFORE_INTERVALS)
+        seeks = seeks and (task.settings[HAS_START] == 0 or not waiting)
+        by_shell = shell(inputs) & every
+        none = int(0)  # lanes without a branch within the limits
+        by_intervals = int(0)
         if seeks and by_shell != every:
             none = branches_without_tolerances(inputs, exact) & every
             if (none & ~by_shell) != 0:
-                proven = branches(inputs, found) & none
+                by_intervals = branches(inputs, found) & none
         for lane in range(count):
             p = problem_at(problem, lane)
-            seeds = int(1)
-            proof = int(WAITS)
-            if (by_shell >> lane) & 1 == 1:
-                proof = PROOF_BY_SHELL
-            elif (proven >> lane) & 1 == 1:
-                proof = PROOF_BY_INTERVALS
+            end = int(task.settings[SEEDS])
+            proof = int(0)
+            if ((by_shell | by_intervals) >> lane) & 1 == 1:
+                proof = wp.where((by_shell >> lane) & 1 == 1, PROOF_BY_SHELL, PROOF_BY_INTERVALS)
+                end = mark_proven(task.best, task.searches, task.settings, p, task.island, proof)
             elif seeks:
-                keep(
-                    exact,
-                    lane,
-                    task.searches,
-                    task.settings,
-                    p,
-                    task.island,
-                    task.place,
-                    task.column,
-                    task.start_joint_q,
-                    wp.where(WAITING and task.settings[KEEP_ALL] == 0, FIRST_BRANCHES, BRANCHES_MAX),
-                )
+                keep(exact, lane, task, p, wp.where(waiting, FIRST_BRANCHES, BRANCHES_MAX))
                 if (none >> lane) & 1 == 1:
-                    proof = 0
-                    seeds = task.settings[SEEDS]
-                    if may_end_early(found, lane) and task.settings[KEEP_ALL] == 0:
-                        of_branches = seeds_of_branches(task.searches, p, task.island)
-                        limit_search(task.searches, task.settings, p, task.island, of_branches + FURTHER_SEEDS)
-                else:
-                    seeds = seeds_of_branches(task.searches, p, task.island)
-            elif task.starts == 0 or task.settings[BRANCHES] == 0:
-                seeds = int(SEEDS_BEFORE_INTERVALS)
-            if proof == WAITS and (IS_WHOLE or task.settings[KEEP_ALL] == 1):
-                proof = 0
-                seeds = int(task.settings[SEEDS])
-            if proof > 0:
-                seeds = mark_proven(task.best, task.searches, task.settings, p, task.island, proof)
+                    go_on(found, lane, task, p)
+                elif waiting:
+                    proof = WAITS
+                    end = seeds_of_branches(task.searches, p, task.island)
+            elif waiting:
+                proof = WAITS
+                end = first_seeds
             task.searches.proof[p, task.island] = proof
             if task.settings[KEEP_ALL] == 0:
-                task.searches.end_seed[p, task.island] = wp.min(task.searches.end_seed[p, task.island], seeds)
+                task.searches.end_seed[p, task.island] = wp.min(task.searches.end_seed[p, task.island], end)
 
     @wp.func
     def prove_rest(inputs: InputsRef, problem: ProblemsRef, count: int, task: TaskRef):
@@ -139,40 +136,21 @@ def phases_with_branches(  # noqa: C901  # it counts the branches of the functio
         if task.starts == 1 and task.settings[BRANCHES] == 1:
             branches_without_tolerances(inputs, found)
             for lane in range(count):
-                keep(
-                    found,
-                    lane,
-                    task.searches,
-                    task.settings,
-                    problem_at(problem, lane),
-                    task.island,
-                    task.place,
-                    task.column,
-                    task.start_joint_q,
-                    BRANCHES_MAX,
-                )
+                keep(found, lane, task, problem_at(problem, lane), BRANCHES_MAX)
         proven = branches(inputs, found)
         for lane in range(count):
             p = problem_at(problem, lane)
             if (proven >> lane) & 1 == 1 and task.best.rank[p, task.island] >= FAILED:
                 mark_proven(task.best, task.searches, task.settings, p, task.island, PROOF_BY_INTERVALS)
             else:
-                task.searches.end_seed[p, task.island] = task.settings[SEEDS]
-                if task.searches.branches[p, task.island] != 0 and may_end_early(found, lane):
-                    of_branches = seeds_of_branches(task.searches, p, task.island)
-                    limit_search(task.searches, task.settings, p, task.island, of_branches + FURTHER_SEEDS)
+                go_on(found, lane, task, p)
 
     return begin, prove_rest
 
 
 @typing.no_type_check
 def _branch_functions(source: ProofSource, Found: Any) -> tuple[Any, Any]:
-    """Return functions of the branches found for a lane: to keep them as starts, and whether one is wide.
-
-    keep: (found, lane, searches, settings, problem, island, places, columns, starts, most). Keeps up to `most` branches
-    within the limits, then just beyond them. Places are those of the arm's joints among the DOFs of the island, columns
-    those in `joint_q`.
-    """
+    """Return functions of the branches found for a lane: to keep them as starts, and whether one is wide."""
     FoundRef: Any = reference_to(Found)
     W, OUTPUTS, JOINTS = source.lanes.width, source.outputs, len(source.arm.arm.dofs)
     Keys: Any = wp.types.vector(BRANCHES_MAX, wp.float32)
@@ -181,36 +159,19 @@ def _branch_functions(source: ProofSource, Found: Any) -> tuple[Any, Any]:
     IS_EXACT, at = source.is_exact, number_at(Found)
 
     @wp.func
-    def distance_from_start(
-        found: FoundRef,
-        lane: int,
-        b: int,
-        starts: wp.array2d[wp.float32],
-        p: int,
-        columns: wp.array[wp.int32],
-    ):
+    def distance_from_start(found: FoundRef, lane: int, b: int, task: TaskRef, p: int):
         """Return the largest change of a joint from the start, modulo turns [rad]."""
         largest = float(0.0)
         j = int(0)
         while j < JOINTS:
-            gap = at(found, (b * OUTPUTS + 3 + j) * W + lane) - starts[p, columns[j]]
+            gap = at(found, (b * OUTPUTS + FIRST_ANGLE + j) * W + lane) - task.start_joint_q[p, task.column[j]]
             largest = wp.max(largest, wp.abs(gap - 2.0 * wp.PI * wp.round(gap / (2.0 * wp.PI))))
             j += 1
         return largest
 
     @wp.func
-    def keep(
-        found: FoundRef,
-        lane: int,
-        searches: Searches,
-        settings: wp.array[wp.int32],
-        p: int,
-        island: int,
-        places: wp.array[wp.int32],
-        columns: wp.array[wp.int32],
-        starts: wp.array2d[wp.float32],
-        most: int,
-    ):
+    def keep(found: FoundRef, lane: int, task: TaskRef, p: int, most: int):
+        """Keep up to `most` branches within the limits, then those just beyond, as starts."""
         keys = Keys()
         numbers = Numbers()
         count = int(0)
@@ -218,13 +179,13 @@ def _branch_functions(source: ProofSource, Found: Any) -> tuple[Any, Any]:
         isolated = int(wp.static(int(IS_EXACT)))
         b = int(0)
         while b < BRANCHES_OF_ARM:
-            refused = at(found, b * OUTPUTS * W + lane)
-            radius = at(found, (b * OUTPUTS + 1) * W + lane)
+            refused = at(found, (b * OUTPUTS + REFUSED) * W + lane)
+            radius = at(found, (b * OUTPUTS + RADIUS) * W + lane)
             key = float(0.0)
-            if settings[HAS_START] == 1:
-                key = distance_from_start(found, lane, b, starts, p, columns)
+            if task.settings[HAS_START] == 1:
+                key = distance_from_start(found, lane, b, task, p)
             else:
-                key = -at(found, (b * OUTPUTS + 2) * W + lane)
+                key = -at(found, (b * OUTPUTS + MARGIN) * W + lane)
             if refused > 0.0:
                 key = BEHIND + refused
             else:
@@ -243,18 +204,18 @@ def _branch_functions(source: ProofSource, Found: Any) -> tuple[Any, Any]:
                 numbers[k] = b
             b += 1
         state = count | (wp.min(within, count) << WITHIN_AT) | (isolated * ISOLATED_BIT)
-        searches.branches[p, island] = state | (settings[HAS_START] << FIRST_AT)
+        task.searches.branches[p, task.island] = state | (task.settings[HAS_START] << FIRST_AT)
         of_kept = int(0)
         k = int(0)
         while k < count:
             of_kept = of_kept | (numbers[k] << (NUMBER_BITS * k))
             j = int(0)
             while j < JOINTS:
-                angle = at(found, (numbers[k] * OUTPUTS + 3 + j) * W + lane)
-                searches.branch_joint_q[p, island, k * JOINTS + places[j]] = angle
+                angle = at(found, (numbers[k] * OUTPUTS + FIRST_ANGLE + j) * W + lane)
+                task.searches.branch_joint_q[p, task.island, k * JOINTS + task.place[j]] = angle
                 j += 1
             k += 1
-        searches.branch_numbers[p, island] = of_kept
+        task.searches.branch_numbers[p, task.island] = of_kept
 
     @wp.func
     def is_wide(found: FoundRef, lane: int):
@@ -262,8 +223,8 @@ def _branch_functions(source: ProofSource, Found: Any) -> tuple[Any, Any]:
         wide = bool(False)
         b = int(0)
         while b < BRANCHES_OF_ARM:
-            refused = at(found, b * OUTPUTS * W + lane) > 0.0
-            wide = wide or not (refused or at(found, (b * OUTPUTS + 1) * W + lane) <= WIDE)
+            refused = at(found, (b * OUTPUTS + REFUSED) * W + lane) > 0.0
+            wide = wide or not (refused or at(found, (b * OUTPUTS + RADIUS) * W + lane) <= WIDE)
             b += 1
         return wide
 

@@ -1,7 +1,9 @@
 """Phases of proofs for arms with a searched last joint.
 
-phase 0    the shell; other targets get their first drawn seeds
-phase 1    all intervals of the last joint; an interval without a proof gives a further start
+    phase 0    the shell; other targets get their first drawn seeds
+    phase 1    all intervals of the last joint; intervals without a proof give further starts
+
+A GPU has phase 0 alone.
 """
 
 import typing
@@ -13,7 +15,7 @@ from ik_service.compiler.closed_form import ProofSource
 from ik_service.kernels.typed_warp import reference_to
 from ik_service.solver.arrays.branch_starts import WIDE, limit_search, set_branches
 from ik_service.solver.arrays.problem_arrays import BRANCH_NUMBERS, mark_proven
-from ik_service.solver.compiled.proof_task import LIMITS, WAITS, TaskRef, number_at
+from ik_service.solver.compiled.proof_task import FIRST_ANGLE, LIMITS, RADIUS, WAITS, TaskRef, number_at
 from ik_service.solver.lm.codes import BRANCHES, KEEP_ALL, PROOF_BY_SEARCH, PROOF_BY_SHELL, SEEDS
 from ik_service.solver.lm.ranking import FAILED
 
@@ -27,7 +29,6 @@ INTERVALS_MAX = 768  # tried for a problem at most
 LEVEL_SHIFT, INDEX_MASK = 16, (1 << 16) - 1  # an interval is its level and its index there
 START_LEVEL = 2  # starts come from different intervals of this level
 PROVEN = wp.constant(1000)
-FIRST_ANGLE = 3  # place of the angles in the numbers of a branch
 
 
 @typing.no_type_check
@@ -161,7 +162,7 @@ def _search(  # noqa: C901  # it counts the branches of the functions inside as 
                         keep_start(packet, found, m, task, p, kept, middle)
                         kept += 1
                         around = above
-                        wide = wide or not (of_found(found, W + m) <= WIDE)
+                        wide = wide or not (of_found(found, RADIUS * W + m) <= WIDE)
                         if kept == STARTS:
                             return wp.where(wide, -kept, kept)
                     else:

@@ -11,6 +11,8 @@ from ik_service.solver.arrays.problem_arrays import BestAttempts, Searches
 WAITS = -1  # proof of a target that is left to phase 1
 # Places of the packet's memory, in the order of `ProofSource.inputs`
 TOOL, TOLERANCES, LIMITS = 7, 14, 16
+# Places of the numbers of a branch, in the order of `BranchNumbers`
+REFUSED, RADIUS, MARGIN, FIRST_ANGLE = range(4)
 
 
 @wp.struct

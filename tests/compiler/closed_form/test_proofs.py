@@ -95,3 +95,34 @@ def test_without_limits_and_with_nan_less_is_refused(name):
     assert all(np.all(a >= b) for a, b in zip(*refused, strict=True))
     nothing = refusals(proofs, own | {"target_x": np.full(COUNT, np.nan)}, searched=searched)
     assert not any(one.any() for one in nothing)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_branch_holds_the_configuration_of_its_pose(name):
+    """In float64 and without tolerances, for a given last joint where it is searched."""
+    rng, (robot, link) = np.random.default_rng(12), robot_of(name)
+    nominal, proofs = proofs_of(name)
+    searched = nominal.kind in SEARCHED
+    lower, upper = limits_of(robot, rng, 0)
+    joint_q = np.tile(robot.mid_joint_q, (COUNT, 1))
+    active = rng.uniform(lower, upper, (COUNT, len(lower)))
+    joint_q[:, robot.dof_coordinate[robot.active_dof]] = active
+    poses = robot.forward_kinematics(joint_q, [link])
+    angles = active[:, list(nominal.arm.dofs)]
+    last = (np.cos(angles[:, -1]), np.sin(angles[:, -1]), 0.0) if searched else None
+    values = inputs_of(
+        nominal.arm, poses.positions[:, 0], poses.orientations_xyzw[:, 0], (0.0, 0.0), lower, upper, last=last
+    )
+    holds = np.zeros(COUNT, bool)
+    for branch in proofs.branches:
+        refused, radius, margin, *centres = (
+            np.broadcast_to(x, COUNT) for x in evaluate(proofs.numbers(branch), values)
+        )
+        gaps = np.stack(centres, axis=1) - angles[:, : len(centres)]
+        is_own = (np.abs(gaps - 2 * np.pi * np.round(gaps / (2 * np.pi))) <= radius[:, None]).all(axis=1) & (
+            refused <= 0.0
+        )
+        holds |= is_own
+        # each angle is within the limits, or as far beyond as the interval is wide
+        assert (margin[is_own] >= -radius[is_own] - 1e-3).all()
+    assert holds.all()

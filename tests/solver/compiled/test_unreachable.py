@@ -143,3 +143,35 @@ def test_the_status_is_told_with_other_options(options):
     result = cpu_solver(robot, [link]).solve(FAR[None], UPRIGHT[None], options=options)
     assert result.status_names == ["unreachable"]
     assert not result.success[0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_yes_or_no_is_the_same_without_an_attempt_beside_a_proof(name):
+    robot, link = robot_of(name)
+    rng = np.random.default_rng(14)
+    some, others = anywhere(robot, link, rng, COUNT), reachable(robot, link, rng)
+    targets = [np.concatenate(pair) for pair in zip(some, others, strict=True)]
+    solver = cpu_solver(robot, [link])
+    answer, asked = solver.solve(*targets), solver.solve(*targets, options={"want": "success"})
+    np.testing.assert_array_equal(answer.success, asked.success)
+    np.testing.assert_array_equal(answer.status, asked.status)
+    assert answer.joint_q[answer.success].tobytes() == asked.joint_q[asked.success].tobytes()
+    without = np.isnan(asked.cost)
+    assert without.sum() > COUNT / 3
+    assert (asked.status[without] == IKStatus.UNREACHABLE).all()
+    assert (asked.joint_q[without] == robot.mid_joint_q.astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("name", [*BUILTIN, "seven"])
+def test_a_search_without_a_proof_ends_early_unless_the_number_of_seeds_is_given(name):
+    robot, link = robot_of(name)
+    targets = anywhere(robot, link, np.random.default_rng(15), 4 * COUNT)
+    solver = cpu_solver(robot, [link])
+    result = solver.solve(*targets)
+    left = ~result.success & (result.status != IKStatus.UNREACHABLE)
+    seeds = solver._core.work.problems.searches.next_seed.numpy()[: len(left), 0]
+    assert left.any()
+    assert (seeds[left] <= 128).mean() > 0.5
+    some = [one[left] for one in targets]
+    solver.solve(*some, options={"seeds": 200})
+    assert (solver._core.work.problems.searches.next_seed.numpy()[: left.sum(), 0] == 200).all()
