@@ -7,6 +7,7 @@ in some directions; so there are four kinds of objects.
 
 from collections.abc import Collection, Sequence
 from copy import copy
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -103,6 +104,69 @@ class SphereArrays:
 
     def _floats(self, values: Any) -> "wp.array[Any]":
         return wp.array(values, dtype=wp.float32, device=self._model.device)
+
+
+def rigid_spheres(model: DeviceModel, spheres: BodySpheres, body: int, width: int) -> tuple[Any, float]:
+    """Return the spheres rigid to a body as `CollisionSpheres` of one floating body, without pairs; and their reach.
+
+    The reach is the largest distance of a point of a sphere from the body's origin [m].
+    """
+    T_body = _rigid_bodies(model.robot, body)
+    chosen = [k for k, own in enumerate(spheres.link_body.tolist()) if own in T_body]
+    parts = [spheres.of_link(k) for k in chosen]
+    counts = [own.stop - own.start for own in parts]
+    poses = [T_body[int(spheres.link_body[k])] for k in chosen]
+
+    def placed(points: list[Float64Array]) -> Float64Array:
+        own = [quaternion_rotate(T[3:], one) + T[:3] for T, one in zip(poses, points, strict=True)]
+        return np.concatenate([np.zeros((0, 3)), *own])
+
+    own = replace(
+        spheres,
+        links=tuple(spheres.links[k] for k in chosen),
+        link_start=np.cumsum([0, *counts]).astype(np.int32),
+        link_body=np.zeros(len(chosen), np.int32),
+        centers=placed([spheres.centers[part] for part in parts]),
+        radii=np.concatenate([np.zeros(0), *(spheres.radii[part] for part in parts)]),
+        bounds=np.column_stack([placed([spheres.bounds[k : k + 1, :3] for k in chosen]), spheres.bounds[chosen, 3]]),
+        pairs=np.zeros((0, 2), np.int32),
+    )
+    turns, blocks = identity_transform()[None], np.cumsum([0, *(-(-count // width) for count in counts)])
+    numbers = {
+        "joint_kind": [JointType.FLOATING],
+        "joint_parent": [-1],
+        "joint_q_start": [0, 7],
+        "link_body": own.link_body,
+        "link_count": counts,
+        "link_block": blocks,
+        "in_world": world_bits(spheres)[chosen],
+    }
+    found: Any = CollisionSpheres()
+    for name, values in numbers.items():
+        setattr(found, name, wp.array(np.asarray(values, np.int32), dtype=wp.int32, device=model.device))
+    found.pair = wp.zeros((0, 2), dtype=wp.int32, device=model.device)
+    frame = np.concatenate([np.eye(3).ravel(), np.zeros(3)])[None]
+    for name, given in {"frame": frame, "bound": own.bounds, "sphere": _blocks(turns, own, blocks, width)}.items():
+        setattr(found, name, wp.array(given, dtype=wp.float32, device=model.device))
+    reach = np.linalg.norm(own.centers, axis=1) + own.radii
+    return found, float(reach.max(initial=0.0))
+
+
+def _rigid_bodies(robot: KinematicRobot, body: int) -> dict[int, Float64Array]:
+    """Return the bodies joined to a body by fixed joints alone, with their poses in its frame."""
+    fixed = [joint for joint, kind in enumerate(robot.joint_type) if JointType(kind) is JointType.FIXED]
+    found, grown = {body: identity_transform()}, True
+    while grown:
+        grown = False
+        for joint in fixed:
+            parent = int(robot.joint_parent[joint])
+            if parent in found and joint not in found:
+                found[joint] = transform_multiply(found[parent], robot.joint_X_p[joint])
+                grown = True
+            elif joint in found and parent >= 0 and parent not in found:
+                found[parent] = transform_multiply(found[joint], transform_inverse(robot.joint_X_p[joint]))
+                grown = True
+    return found
 
 
 def world_bits(spheres: BodySpheres) -> NDArray[np.int32]:

@@ -10,7 +10,15 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.collision.arrays import CollisionWorlds, SphereArrays, WorldLines, world_bits, world_lines
+from ik_service.collision.arrays import (
+    CollisionWorlds,
+    ObjectKind,
+    SphereArrays,
+    WorldLines,
+    rigid_spheres,
+    world_bits,
+    world_lines,
+)
 from ik_service.collision.body_spheres import with_attached
 from ik_service.collision.clearance import ClearanceSize
 from ik_service.collision.world import MAX_ATTACHED, MAX_ATTACHED_SPHERES, AttachedObject, World
@@ -51,6 +59,7 @@ class CollisionData:
     def __init__(self, model: DeviceModel, lanes: Lanes) -> None:
         self._model = model
         self._spheres: dict[tuple[int, ...], Any] = {}
+        self._rigid: dict[int, tuple[Any, float]] = {}
         self.body_spheres = model.robot.body_spheres  # checked spheres: of links, and of attached objects
         self.sphere_arrays = self._checked = SphereArrays(model, self.body_spheres, lanes.width)
         self._attached: Mapping[str, AttachedObject] = {}
@@ -74,6 +83,19 @@ class CollisionData:
         if key not in self._spheres:
             self._spheres[key] = self._checked.of_trees(key)
         return self._spheres[key]
+
+    def rigid(self, body: int) -> tuple[Any, float]:
+        """Return the spheres rigid to a body, as `rigid_spheres`."""
+        if body not in self._rigid:
+            width = self.size.lanes.width
+            self._rigid[body] = rigid_spheres(self._model, self.body_spheres, body, width)
+        return self._rigid[body]
+
+    @property
+    def has_exact_objects(self) -> bool:
+        """Return whether there are objects in the worlds, and no grids of distances."""
+        kinds = self._lines.kind
+        return len(kinds) > 0 and not (kinds == ObjectKind.GRID).any()
 
     def use(
         self,
@@ -101,6 +123,7 @@ class CollisionData:
             self.body_spheres = with_attached(self._model.robot, own, attached) if attached else own
             self._checked = self.sphere_arrays.with_spheres(self.body_spheres) if attached else self.sphere_arrays
             self._spheres.clear()
+            self._rigid.clear()
             self.version += 1
         key = (tuple(worlds), world_index.tobytes(), margin, widest)  # equality of worlds is identity
         if enabled is None and key == self._used:

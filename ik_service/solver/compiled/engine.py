@@ -115,7 +115,8 @@ class CompiledEngine:
                 raise EngineError("Which rows are on differs between the problems, and only the host can tell.")
             return self._prepare_in_steps(work, settings, weights)
         size = self.kernels.launches.size(count, settings.seeds)
-        version = self.kernels.collision.version if self.kernels.collision and settings.checks_collision else 0
+        collision = self.kernels.collision if settings.checks_collision else None
+        version = (0, False) if collision is None else (collision.version, collision.has_exact_objects)
         options, limits = settings.options, work.problems.limits
         key = (
             self._choice,
@@ -161,10 +162,15 @@ class CompiledEngine:
         found = [RecordedStep("solve", one.whole.kernel, (task, 0, 1), False) for one, task in tasks]
         if proofs:
             first, rest = (
-                [RecordedStep("solve", one.kernel, (task, phase, 0, 1), for_gpus) for one, task in proofs]
+                [
+                    RecordedStep("solve", one.kernel, (task, phase, 0, 1), for_gpus)
+                    for one, task in proofs
+                    if phase == 0 or one.has_rest
+                ]
                 for phase in (0, 1)
             )
-            found = [*first, *found] if for_gpus else [*first, *found, *rest, *found]
+            is_over = for_gpus or not any(one.has_rest for one, _ in proofs)
+            found = [*first, *found] if is_over else [*first, *found, *rest, *found]
         joint_q_float64, lines = None, dict[str, wp.array[Any]]()
         if float64_finish:
             shape = (problems.capacity, self._model.joint_coord_count)
@@ -247,7 +253,7 @@ class CompiledEngine:
         found: list[_Record] = [partial(record, attempts)]
         if proofs:
             first, rest = (partial(launches.record_proofs, proofs, phase) for phase in (0, 1))
-            is_over = choice is not None or launches.in_threads
+            is_over = choice is not None or launches.in_threads or not any(one.has_rest for one, _ in proofs)
             found = [first, *found] if is_over else [first, *found, rest, *found]
         if choice is not None:
             # A GPU makes all attempts side by side, too, where solutions in the order of seeds would suffice.

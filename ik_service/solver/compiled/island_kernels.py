@@ -46,6 +46,7 @@ from ik_service.solver.compiled.island_launches import (
 )
 from ik_service.solver.compiled.island_task import IslandTask, island_constants
 from ik_service.solver.compiled.proof_kernel import proof_kernel_of, proof_task, proven_targets
+from ik_service.solver.compiled.tool_contact import contact_kernel, contact_task
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.lm.ranking import EQUAL_MINIMA, EQUAL_MINIMA_OF_MANY, PRECISE_POSITION
 from ik_service.solver.lm.seeds import seed_ranges
@@ -196,24 +197,30 @@ class IslandKernels:
         partition: Partition,
         problem_count: int,
     ) -> list[ProofWork]:
-        """Return kernels and tasks to prove pose targets out of reach, for links of arms with a closed form."""
-        lanes, found = Lanes(1) if self.launches.in_threads else Lanes.on_cpu(), []
+        """Return kernels and tasks to prove pose targets out of reach, or blocked by objects."""
+        lanes, found = Lanes(1) if self.launches.in_threads else Lanes.on_cpu(), list[ProofWork]()
+        robot, device, collision = self._model.robot, self._model.device, self.collision
         for island, listed, _, rows in self._islands(problems, partition, problem_count):
             for k in proven_targets(self._rows, rows.tolist()):
-                objective: Any = self._rows.objectives[k]
-                kernel = proof_kernel_of(self._model.robot, objective.link, lanes)
+                link = self._rows.objectives[k].link  # type: ignore[attr-defined]
+                kernel, own = proof_kernel_of(robot, link, lanes), list[ProofWork]()
                 if kernel is not None:
-                    task = proof_task(kernel, self._model.robot, self._model.device)
+                    task = proof_task(kernel, robot, device)
+                    task.limit_lower, task.limit_upper = problems.limits.float64
+                    task.start_joint_q = problems.start_joint_q
+                    # other rows move the solutions away from the branches
+                    task.starts = int(len(rows) == self._rows.sizes[k])
+                    own.append((kernel, task))
+                if collision is not None and self.checks_collision and collision.has_exact_objects:
+                    task = contact_task(collision, robot, link)
+                    own += [] if task is None else [(contact_kernel(collision.size), task)]
+                for _, task in own:
                     task.problem, task.count = listed
                     task.fault, task.island, task.settings = inputs.fault.device, island, problems.settings
                     task.positions, task.orientations_xyzw = problems.positions[k], problems.orientations_xyzw[k]
                     task.tolerances, task.tool = verification.tolerances.device, verification.tools[k]
-                    task.limit_lower, task.limit_upper = problems.limits.float64
                     task.searches, task.best = problems.searches, problems.best
-                    task.start_joint_q = problems.start_joint_q
-                    # other rows move the solutions away from the branches
-                    task.starts = int(len(rows) == self._rows.sizes[k])
-                    found.append((kernel, task))
+                found += own
         return found
 
     def _islands(

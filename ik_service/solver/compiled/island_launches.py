@@ -15,6 +15,7 @@ from ik_service.solver.compiled.iteration import address_of, iteration_kernel, i
 from ik_service.solver.compiled.packet_kernel import packet_kernel
 from ik_service.solver.compiled.proof_kernel import ProofKernel
 from ik_service.solver.compiled.thread_kernel import finish_kernel, thread_kernel
+from ik_service.solver.compiled.tool_contact import ContactKernel
 from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES, allocate_storage, record_waves
 from ik_service.solver.recording import PartLaunches, Step, per_problem, without_count
 
@@ -75,7 +76,7 @@ def _thread_kernel(signature: IslandSignature, precision: Precision, collision: 
 
 
 IslandWork = tuple[IslandKernel, Any]  # a kernel and its task
-ProofWork = tuple[ProofKernel, Any]  # a kernel and its task
+ProofWork = tuple[ProofKernel | ContactKernel, Any]  # a kernel and its task
 
 
 class PacketLaunches:
@@ -167,6 +168,7 @@ def _proof_launches(work: Sequence[ProofWork], phase: int, part: int, parts: int
     return [
         wp.launch(one.kernel, 1, [task, phase, part, parts], device=task.settings.device, record_cmd=True)
         for one, task in work
+        if phase == 0 or one.has_rest
     ]
 
 

@@ -40,6 +40,7 @@ class ProofKernel:
 
     kernel: wp.Kernel
     dofs: tuple[int, ...]  # active DOF of each joint of the arm
+    has_rest: bool = True  # whether phase 1 proves more
 
     def __post_init__(self) -> None:
         """Unload the module when the kernel is not used any more."""

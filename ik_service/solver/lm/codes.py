@@ -21,10 +21,11 @@ UNREACHABLE = wp.constant(int(IKStatus.UNREACHABLE))
 NO_TARGET = wp.constant(2)  # value of `met` for an island without pose targets, judged by the gradient test
 STATIONARY = wp.constant(len(IKStatus))  # passed the gradient test; becomes CONVERGED or STALLED in the result
 
-# Proofs that the targets of an island are out of reach; 0 for none.
+# Proofs that the targets of an island are out of reach, or blocked; 0 for none.
 PROOF_BY_SHELL = wp.constant(1)
 PROOF_BY_INTERVALS = wp.constant(2)
 PROOF_BY_SEARCH = wp.constant(3)
+PROOF_BY_CONTACT = wp.constant(4)  # blocked by an object
 
 # Entries of the integer settings of a solve, on the device so that a recorded graph reads new values.
 PROBLEM_COUNT = wp.constant(0)

@@ -8,12 +8,14 @@ from ik_service.solver.arrays.branch_starts import branch_of_seed
 from ik_service.solver.arrays.parts import SOLVE_IO, first_problem
 from ik_service.solver.arrays.problem_arrays import BestAttempts, Searches
 from ik_service.solver.lm.codes import (
+    BLOCKED_BY_COLLISION,
     BLOCKED_BY_LIMITS,
     CONVERGED,
     DEADLINE,
     INVALID,
     LOOP_OPEN,
     NO_TARGET,
+    PROOF_BY_CONTACT,
     STALLED,
     STATIONARY,
     UNREACHABLE,
@@ -54,7 +56,7 @@ def final_status(status: int, met: int, success: bool, proof: int):
     if success:
         return CONVERGED
     if proof > 0 and status != INVALID and status != DEADLINE:
-        return UNREACHABLE
+        return wp.where(proof == PROOF_BY_CONTACT, BLOCKED_BY_COLLISION, UNREACHABLE)
     if status == STATIONARY or status == CONVERGED:
         return STALLED  # no gain left, but not met
     return status
