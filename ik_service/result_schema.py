@@ -6,60 +6,12 @@ worst error, and names end in the unit.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-
-@dataclass(frozen=True, kw_only=True)
-class Column:
-    """One column, with a row for every problem.
-
-    Attributes:
-        name: Its name in Python, on the device and in C.
-        dtype: NumPy's name of its type; "precision" is float32, or float64 if requested; "status" is an int8 code of
-            `IKStatus`, at edges a word, or uint8 beside the words.
-        axes: Axes after the axis of the problems.
-        unit: Its unit, empty for none.
-        meaning: Its meaning, in the C header.
-        description: Its meaning, in the HTTP schema.
-        place: Its place among the columns at edges.
-        include: Value of `include` in a request for this column over HTTP; empty for always. Files hold only the
-            columns that are always there.
-        null: Value in arrays for a null in JSON; empty for none.
-        on_device: Whether kernels write the column; otherwise the host assembles the column.
-        streamed: Whether streams have the column.
-    """
-
-    name: str
-    dtype: Literal["precision", "status", "bool", "int32", "float32", "float64"]
-    axes: tuple[str, ...] = ()
-    unit: str = ""
-    meaning: str = ""
-    description: str = ""
-    place: int = 0
-    include: str = ""
-    null: Literal["", "nan", "-1", "inf"] = ""
-    on_device: bool = True
-    streamed: bool = False
-
-    @cached_property
-    def edge_name(self) -> str:
-        """Its name at edges."""
-        return f"{self.name}_{self.unit}" if self.unit in ("m", "rad") else self.name
-
-    @cached_property
-    def is_plain(self) -> bool:
-        """Return whether values at edges, in JSON too, equal the values in Python; NaN is null in JSON."""
-        return not (self.is_per_target or self.dtype == "status" or self.null in ("-1", "inf"))
-
-    @cached_property
-    def is_per_target(self) -> bool:
-        """Return whether the column has a value per target; edges have the worst value."""
-        return "targets" in self.axes
-
+from ik_service.result_column import Column
 
 RESULT_COLUMNS = (
     Column(
@@ -122,6 +74,15 @@ RESULT_COLUMNS = (
         "where islands chose different ones.",
         place=6,
         null="-1",
+    ),
+    Column(
+        name="proof",
+        dtype="int32",
+        meaning="0 for none, 1 shell, 2 intervals, 3 search, 4 tool contact",
+        description="Proof that a target is out of reach or blocked: 0 for none, 1 by a shell around the shoulder, 2 "
+        "by intervals of joints, 3 with a search over the last joint, 4 by contact of what is rigid to the link.",
+        place=20,
+        include="advice",
     ),
     Column(
         name="active_limits",
@@ -280,6 +241,8 @@ class ResultColumns:
         cost: 1/2 |r|^2 of the winning attempts, summed over islands, float32 [n].
         iterations: Iterations of the winning attempt, the maximum over islands, int32 [n].
         seed_index: Seed of the winning attempt, int32 [n]; -1: a branch in closed form, or different ones in islands.
+        proof: Proof that a target is out of reach or blocked, int32 [n]: 0 for none, 1 shell, 2 intervals, 3 search, 4
+            tool contact; the largest number of the islands.
         active_limits: DOFs at a limit, bool [n, DOFs].
         limit_margin: Least distance of a moving coordinate from its nearer limit [rad or m], in float64 on `joint_q`,
             float64 [n]; negative outside of limits that are not hard, NaN without limits.
@@ -310,6 +273,7 @@ class ResultColumns:
     cost: NDArray[np.float32]
     iterations: NDArray[np.int32]
     seed_index: NDArray[np.int32]
+    proof: NDArray[np.int32]
     active_limits: NDArray[np.bool_]
     limit_margin: NDArray[np.float64]
     constraint_error: NDArray[np.float64]
@@ -343,6 +307,7 @@ class EdgeColumns:
         solution_count: Number of solutions, shape [n], if requested.
         branch: Branch of each solution, 4 shoulder + 2 elbow + wrist, shape [n, solutions], if requested; -1 for none.
         complete: Whether it is proven that no other solution exists, shape [n], if requested.
+        proof: As in `ResultColumns`, shape [n], if requested.
         active_limits: DOFs at a limit, shape [n, joint_dof_count], if requested.
         constraint_error: Largest row of each constraint of the robot [m or rad], shape [n, constraints], if requested.
         closing_joint_q: Coordinates of the joints that close loops [rad or m], shape [n, closing coordinates], if
@@ -368,6 +333,7 @@ class EdgeColumns:
     solution_count: NDArray[np.integer[Any]] | None = None
     branch: NDArray[np.integer[Any]] | None = None
     complete: NDArray[np.bool_] | None = None
+    proof: NDArray[np.integer[Any]] | None = None
     active_limits: NDArray[np.bool_] | None = None
     constraint_error: NDArray[np.float64] | None = None
     closing_joint_q: NDArray[np.float64] | None = None

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from ik_service.cli.console import message_console
 from ik_service.integrations.bulk.targets import CSV_COLUMNS
-from ik_service.result_schema import ALWAYS_COLUMNS, Column, edge_array, edge_arrays
+from ik_service.result_column import Column
+from ik_service.result_schema import ALWAYS_COLUMNS, edge_array, edge_arrays
 from ik_service.robots import RobotModel
 from ik_service.service.codecs.json_codec import JsonCodec
 from ik_service.service.documents.columns import check_unit_quaternions

@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ik_service.client.errors import foreign_refused
 from ik_service.packed_columns import PACKED_FIELDS, packed
-from ik_service.result_schema import ALWAYS_COLUMNS, EDGE_COLUMNS, Column, EdgeColumns
+from ik_service.result_column import Column
+from ik_service.result_schema import ALWAYS_COLUMNS, EDGE_COLUMNS, EdgeColumns
 
 T = TypeVar("T")
 Encoding = Literal["msgpack", "json"]

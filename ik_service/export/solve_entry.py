@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from ik_service.export.call_frame import CallFrame, FrameArray, indented
 from ik_service.export.values import SCALARS, CLayout, Constants, c_comment, c_scalar, filled
 from ik_service.ik_solver import IKSolver
-from ik_service.result_schema import RESULT_COLUMNS, Column
+from ik_service.result_column import Column
+from ik_service.result_schema import RESULT_COLUMNS
 from ik_service.robots import RobotModel, World
 from ik_service.solver.arrays.limit_arrays import LIMIT_TYPES, LimitArrays
 from ik_service.solver.arrays.parts import SOLVE_EXTRAS, SOLVE_IO

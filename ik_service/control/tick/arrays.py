@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ik_service.kernels.device_lock import DEVICE_LOCK
 from ik_service.kernels.host_device_array import HostDeviceArray, wait
 from ik_service.kernels.typed_warp import reference_to
-from ik_service.result_schema import Column
+from ik_service.result_column import Column
 from ik_service.robots import DeviceModel
 
 # Indices into `settings`

@@ -7,7 +7,8 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from ik_service.result_schema import EDGE_COLUMNS, ISLAND_COLUMNS, RESULT_COLUMNS, Column
+from ik_service.result_column import Column
+from ik_service.result_schema import EDGE_COLUMNS, ISLAND_COLUMNS, RESULT_COLUMNS
 from ik_service.robots import RobotModel
 from ik_service.service.codecs.codec import Codec
 from ik_service.service.documents.solve_request import DecodedSolve

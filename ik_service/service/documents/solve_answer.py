@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ik_service.result_schema import ALWAYS_COLUMNS, INCLUDED_COLUMNS, Column, edge_array
+from ik_service.result_column import Column
+from ik_service.result_schema import ALWAYS_COLUMNS, INCLUDED_COLUMNS, edge_array
 from ik_service.robots import RobotModel
 from ik_service.service.codecs.codec import LazyRows
 from ik_service.service.documents.solve_request import DecodedSolve

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ik_service.result_schema import EDGE_COLUMNS, Column, edge_array
+from ik_service.result_column import Column
+from ik_service.result_schema import EDGE_COLUMNS, edge_array
 from ik_service.robots import RobotModel
 from ik_service.service.codecs.codec import Codec, PackedColumn
 from ik_service.service.codecs.json_codec import JsonCodec

@@ -4,7 +4,8 @@
 
     bits 0 to 3   number of kept branches
     bits 4 to 7   number of kept branches within the limits; they come first, others are just beyond the limits
-    bit 8         without tolerances each branch within the limits has one solution, and there is no other
+    bit 8         without tolerances each branch within the limits has one solution, at most `branch_radius` from its
+                  start, and there is no other
     bit 9         the search ends at its `end_seed`, unless an attempt comes close to the target
     bit 10        an attempt has come close
     bits 16 ...   seed of the first branch; the next seeds have the others

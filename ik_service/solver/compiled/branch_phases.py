@@ -43,7 +43,7 @@ FIRST_BRANCHES = 3  # before phase 1; the best few of them are free of contact w
 FURTHER_SEEDS = 8  # after branches whose places are known
 NEAR_LIMITS = wp.constant(0.1)  # a branch refused by no more is a start as well [m or rad]
 BEHIND = wp.constant(1.0e3)  # added to the order of a refused branch
-ISOLATED = wp.constant(0.05)  # largest radius of a branch with a single solution [rad]
+ISOLATED = wp.constant(0.2)  # largest radius of a branch with a single solution [rad]
 
 
 @typing.no_type_check
@@ -177,6 +177,7 @@ def _branch_functions(source: ProofSource, Found: Any) -> tuple[Any, Any]:
         count = int(0)
         within = int(0)
         isolated = int(wp.static(int(IS_EXACT)))
+        largest = float(0.0)
         b = int(0)
         while b < BRANCHES_OF_ARM:
             refused = at(found, (b * OUTPUTS + REFUSED) * W + lane)
@@ -190,6 +191,7 @@ def _branch_functions(source: ProofSource, Found: Any) -> tuple[Any, Any]:
                 key = BEHIND + refused
             else:
                 within += 1
+                largest = wp.max(largest, radius)
                 if not (radius <= ISOLATED):
                     isolated = int(0)
             is_last = count == most and not (key < keys[most - 1])
@@ -205,6 +207,7 @@ def _branch_functions(source: ProofSource, Found: Any) -> tuple[Any, Any]:
             b += 1
         state = count | (wp.min(within, count) << WITHIN_AT) | (isolated * ISOLATED_BIT)
         task.searches.branches[p, task.island] = state | (task.settings[HAS_START] << FIRST_AT)
+        task.searches.branch_radius[p, task.island] = largest
         of_kept = int(0)
         k = int(0)
         while k < count:

@@ -162,6 +162,15 @@ def _proof_kernel(  # noqa: C901  # it counts the branches of the functions insi
     return prove
 
 
+def arm_columns(work: Sequence[tuple[Any, Any]]) -> list[int]:
+    """Return the columns in `joint_q` of the one arm whose branches are starts, in the order of its DOFs; or none."""
+    found = [task for kernel, task in work if isinstance(kernel, ProofKernel) and task.starts == 1]
+    if len(found) != 1:
+        return []
+    columns, places = found[0].column.numpy(), found[0].place.numpy()
+    return [int(column) for column in columns[np.argsort(places)]]
+
+
 def proof_task(kernel: ProofKernel, robot: KinematicRobot, device: wp.Device) -> Any:
     """Return a task with the constants of an arm."""
     dofs = kernel.dofs

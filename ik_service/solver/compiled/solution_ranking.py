@@ -20,7 +20,6 @@ BY_SEED, BY_COST, BY_DISTANCE, BY_RANK = (wp.constant(k) for k in range(4))
 ORDERS = {None: 0, "cost": 1, "nearest": 2, "clearance": 3}
 FULL_TURN = wp.constant(2.0 * math.pi)
 NO_SEED = wp.constant(-1)
-DIFFERENT = wp.constant(1.0e-3)  # coordinates of different branches: far above the precision of an attempt [rad]
 TAKEN = wp.constant(1.0e30)  # value of an attempt without success, or too near to a chosen one
 
 
@@ -39,6 +38,7 @@ class AttemptArrays:
     kind: wp.array[wp.int32]  # [joint_coord_count]
     coordinate_tree: wp.array[wp.int32]  # [joint_coord_count]
     tree_island: wp.array2d[wp.int32]  # [1 or problems, trees]
+    arm_column: wp.array[wp.int32]  # [joints]: coordinates of the one arm with branches; empty for others
     attempts: BestAttempts  # lines [problems x seeds]
     start_joint_q: wp.array2d[float]  # [problems, joint_coord_count]: within the limits
     given_joint_q: wp.array2d[float]  # [problems, joint_coord_count]: as given
@@ -124,34 +124,28 @@ def value_left(tries: AttemptArrays, row: int, line: int, island: int, chosen: i
 
 @wp.func
 @typing.no_type_check
-def has_all_solutions(tries: AttemptArrays, searches: Searches, p: int, island: int, seeds: int):
+def has_all_solutions(tries: AttemptArrays, searches: Searches, p: int, island: int, seeds: int, difference: float):
     """Return whether each branch has led to its own solution, or one in contact, and no other solution exists.
 
-    As many branches as different solutions: each has its own.
+    Every exact solution is then within `difference` of an attempt's answer, each joint modulo turns.
     """
+    joints = tries.arm_column.shape[0]
     count = sole_branches(searches, p, island)
-    found = count > 0
-    first = p * seeds + first_branch(searches, p, island)
+    found = count > 0 and joints > 0
+    first = first_branch(searches, p, island)
+    most = difference - searches.branch_radius[p, island]
     k = int(0)
     while k < count and found:
-        rank = tries.attempts.rank[first + k, island]
+        row = p * seeds + first + k
+        rank = tries.attempts.rank[row, island]
         found = rank < IMPRECISE or (rank >= IN_CONTACT and rank < FAILED)
-        m = int(0)
-        while m < k and found:
-            c = int(0)
-            while c < tries.kind.shape[0] and not differs(tries.attempts.joint_q, first + k, first + m, c):
-                c += 1
-            found = c < tries.kind.shape[0]
-            m += 1
+        j = int(0)
+        while j < joints and found:
+            start = searches.branch_joint_q[p, island, k * joints + j]
+            found = wp.abs(wrapped(tries.attempts.joint_q[row, tries.arm_column[j]] - start)) <= most
+            j += 1
         k += 1
     return found
-
-
-@wp.func
-@typing.no_type_check
-def differs(joint_q: wp.array2d[float], a: int, b: int, c: int):
-    """Return whether two attempts have different values of a coordinate."""
-    return wp.abs(joint_q[a, c] - joint_q[b, c]) > DIFFERENT
 
 
 @wp.func

@@ -136,6 +136,7 @@ def _end_choice(
     tries: AttemptArrays,
     nisland: wp.array[wp.int32],  # [1 or problems]
     # out
+    difference: wp.array[float],  # [1]
     searches: Searches,
     found_out: wp.array2d[wp.int32],  # [problems, trees]: solutions of each island
     solution_count_out: wp.array[wp.int32],  # [problems]
@@ -162,7 +163,9 @@ def _end_choice(
             branch_out[p, k] = number_of_branch(searches, p, 0, branch_of_seed(searches, p, 0, tries.chosen[p, 0, k]))
     if islands == 1:
         fits = most < tries.choice.shape[2] or sole_branches(searches, p, 0) <= most
-        if searches.proof[p, 0] > 0 or (fits and has_all_solutions(tries, searches, p, 0, settings[SEEDS])):
+        if searches.proof[p, 0] > 0 or (
+            fits and has_all_solutions(tries, searches, p, 0, settings[SEEDS], difference[0])
+        ):
             complete_out[p] = 1
 
 
@@ -235,7 +238,7 @@ def _begin_round(
         if is_next:  # not stopped before
             before = wp.max(first - size, 0)
             note_solutions(tries, p, line, island, settings[SEEDS], before, first, order, difference, found, newest)
-            is_complete = first > 0 and has_all_solutions(tries, searches, p, island, settings[SEEDS])
+            is_complete = first > 0 and has_all_solutions(tries, searches, p, island, settings[SEEDS], difference[0])
             if found[p, island] < order[1] and first - newest[p, island] < NO_NEW_SEEDS and not is_complete:
                 searches.next_seed[p, island] = first
                 searches.end_seed[p, island] = end
@@ -282,10 +285,15 @@ class SolutionSelection:
         self._number = HostDeviceArray((capacity,), wp.int32, device)
         self._robot = model.robot
         self._given = HostDeviceArray((capacity, model.joint_coord_count), wp.float32, device)
+        self._arm_column: wp.array[Any] = wp.zeros(0, dtype=wp.int32, device=device)
         self._taking: tuple[Partition, Recording] | None = None
         self._kind: wp.array[Any] = wp.array(coordinate_kinds(model), dtype=wp.int32, device=device)
         tree = model.robot.trees.coordinate_treeid.astype(np.int32)
         self._coordinate_tree: wp.array[Any] = wp.array(tree, dtype=wp.int32, device=device)
+
+    def use_arm(self, columns: list[int]) -> None:
+        """Set the coordinates of the one arm whose branches are starts, before launches are recorded; none: empty."""
+        self._arm_column = wp.array(columns, dtype=wp.int32, device=self._device)
 
     def set_order(self, best_of: str | None, difference: float) -> None:
         """Set the order of choice and the least difference of two solutions [m or rad], before the launches run."""
@@ -333,7 +341,7 @@ class SolutionSelection:
         choose = [self._record(_choose_next, [*given, k, *order], lanes) for k in range(self.solutions)]
         results = self.solution_count, self.branch, self.complete
         outputs = [self._found, *(one.device for one in results)]
-        end = self._record(_end_choice, [*which, *islands, self._problems.searches, *outputs])
+        end = self._record(_end_choice, [*which, *islands, self._difference.device, self._problems.searches, *outputs])
         take = self._record(_take, [*which, self._first, *self._of_solutions(partition, tries)])
         return PartLaunches([begin, turn, *choose, end, take, *(one.fetch for one in results)])
 
@@ -360,7 +368,7 @@ class SolutionSelection:
         tries.has_targets = len(self._problems.positions) > 0
         tries.kind, tries.coordinate_tree = self._kind, self._coordinate_tree
         tries.tree_island, tries.start_joint_q = partition.device_tree_island, self._problems.start_joint_q
-        tries.given_joint_q = self._given.device
+        tries.given_joint_q, tries.arm_column = self._given.device, self._arm_column
         tries.attempts, tries.made, tries.chosen = self.attempts, self._made, self._chosen
         tries.least, tries.value, tries.choice = self._least, self._value, self._choice
         return tries

@@ -100,7 +100,7 @@ class SecondTries:
         without_end = replace(options, deadline_s=None)
         time_left = partial(with_time_left, without_end if self.rehearses else options, began)
         for second_try in passes:
-            tried = np.isin(result.status, second_try.statuses)
+            tried = np.isin(result.status, second_try.statuses) & (result.proof == 0)
             tried[:1] |= self.rehearses
             rows = np.flatnonzero(tried & second_try.can_help(result, batch))
             if not len(rows) or time_left().deadline_s == TIME_LEFT_MIN_S:

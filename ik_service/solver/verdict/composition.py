@@ -99,6 +99,7 @@ def compose_islands(
     cost_out: wp.array[float],
     iterations_out: wp.array[wp.int32],
     seed_out: wp.array[wp.int32],
+    proof_out: wp.array[wp.int32],
 ):
     """Write success and status of a problem and its islands, and the sums of cost and iterations."""
     p = first_problem(settings, part, parts) + wp.tid()
@@ -137,6 +138,7 @@ def compose_islands(
     cost = float(0.0)
     iterations = int(0)
     seed = int(0)
+    proven = int(0)
     island = int(0)
     while island < count:
         proof = searches.proof[p, island]
@@ -148,6 +150,7 @@ def compose_islands(
         if not island_success_out[p, island] and untroubled:
             untroubled = False
             result = status
+        proven = wp.max(proven, proof)
         chosen = wp.where(branch_of_seed(searches, p, island, best.seed[p, island]) < 0, best.seed[p, island], -1)
         island_seed_out[p, island] = chosen
         island_iterations_out[p, island] = best.iterations[p, island]
@@ -170,3 +173,4 @@ def compose_islands(
     cost_out[p] = cost
     iterations_out[p] = iterations
     seed_out[p] = seed
+    proof_out[p] = proven

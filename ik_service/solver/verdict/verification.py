@@ -19,7 +19,8 @@ from ik_service.collision.collision_data import CollisionData
 from ik_service.kernels import typed_warp
 from ik_service.kernels.host_device_array import HostColumns, HostDeviceArray, HostDeviceBlock, block_on
 from ik_service.mechanism.transforms import identity_transform
-from ik_service.result_schema import DEVICE_COLUMNS, DEVICE_ISLAND_COLUMNS, Column
+from ik_service.result_column import Column
+from ik_service.result_schema import DEVICE_COLUMNS, DEVICE_ISLAND_COLUMNS
 from ik_service.robots import DeviceModel
 from ik_service.solver.arrays.input_kernels import InputArrays, roomy_array
 from ik_service.solver.arrays.limit_arrays import Turns, turn_towards_start
@@ -335,7 +336,7 @@ class Verification:
         compose = [*which, self.tolerances.device, self._target_row, *errors, rows.missed]
         compose += [partition.device_nisland, partition.device_row_island, best, problems.searches]
         compose += [device[f"island_{name}"] for name in ("success", "status", "seed_index", "iterations", "cost")]
-        compose += [device[name] for name in ("success", "status", "cost", "iterations", "seed_index")]
+        compose += [device[name] for name in ("success", "status", "cost", "iterations", "seed_index", "proof")]
         limits = [*which, model.dof_coordinate, model.dof_active, *problems.limits.at_limit]
         limits += [*problems.limits.told, device["joint_q"], device["judged_q"], device["active_limits"]]
         steps += rows.steps(which, device["judged_q"], partition)

@@ -32,7 +32,7 @@ def test_every_configuration_is_among_all_solutions_of_its_pose(name):
     robot, link, joint_q, poses = reached(name, np.random.default_rng(1))
     result = IKSolver(robot, [link]).solve(*poses, options=ALL)
     assert np.nanmin(apart(result.solutions, joint_q[:, None]), axis=1).max() < 0.02
-    assert result.complete.mean() > 0.98
+    assert result.complete.mean() > 0.95
     for problem in range(0, COUNT, 50):
         found = result.solutions[problem, : result.solution_count[problem]]
         again = robot.forward_kinematics(found, [link])
