@@ -305,9 +305,6 @@ class EdgeColumns:
             has no limits; None from a service without this column.
         solutions: Distinct solutions, shape [n, solutions, joint_coord_count], if requested; NaN after the last one.
         solution_count: Number of solutions, shape [n], if requested.
-        branch: Branch of each solution, 4 shoulder + 2 elbow + wrist, shape [n, solutions], if requested; -1 for none.
-        complete: Whether it is proven that no other solution exists, shape [n], if requested.
-        proof: As in `ResultColumns`, shape [n], if requested.
         active_limits: DOFs at a limit, shape [n, joint_dof_count], if requested.
         constraint_error: Largest row of each constraint of the robot [m or rad], shape [n, constraints], if requested.
         closing_joint_q: Coordinates of the joints that close loops [rad or m], shape [n, closing coordinates], if
@@ -318,6 +315,9 @@ class EdgeColumns:
         joint_q_by_targets: Derivative of each coordinate by the position [m] and the rotation vector [rad] of each
             target, about the axes of the target's reference frame, shape [n, coordinates, targets, 6], if requested.
         is_differentiable: Whether an answer has derivatives, shape [n], if requested; derivatives are zero otherwise.
+        branch: Branch of each solution, 4 shoulder + 2 elbow + wrist, shape [n, solutions], if requested; -1 for none.
+        complete: Whether it is proven that no other solution exists, shape [n], if requested.
+        proof: As in `ResultColumns`, shape [n], if requested.
     """
 
     joint_q: NDArray[np.floating[Any]]
@@ -331,9 +331,6 @@ class EdgeColumns:
     limit_margin: NDArray[np.float64] | None = None
     solutions: NDArray[np.floating[Any]] | None = None
     solution_count: NDArray[np.integer[Any]] | None = None
-    branch: NDArray[np.integer[Any]] | None = None
-    complete: NDArray[np.bool_] | None = None
-    proof: NDArray[np.integer[Any]] | None = None
     active_limits: NDArray[np.bool_] | None = None
     constraint_error: NDArray[np.float64] | None = None
     closing_joint_q: NDArray[np.float64] | None = None
@@ -341,6 +338,9 @@ class EdgeColumns:
     closest: NDArray[np.integer[Any]] | None = None
     joint_q_by_targets: NDArray[np.float64] | None = None
     is_differentiable: NDArray[np.bool_] | None = None
+    branch: NDArray[np.integer[Any]] | None = None
+    complete: NDArray[np.bool_] | None = None
+    proof: NDArray[np.integer[Any]] | None = None
 
 
 def edge_array(column: Column, result: ResultColumns) -> NDArray[Any]:

@@ -56,6 +56,7 @@ COLUMNS = {
     "cost": np.float32,
     "iterations": np.int32,
     "seed_index": np.int32,
+    "proof": np.int32,
     "active_limits": np.bool_,
     "limit_margin": np.float64,
 }

@@ -145,6 +145,7 @@ TWO_ARMS_ANSWER: dict[str, Any] = {
             },
         ]
     ],
+    "proof": [0],
     "advice": ["Every target is met within its tolerance."],
     "resolved": {"engine": "compiled", "seeds": 1024, "device": "cpu", "collision": "self"},
     "timing_ms": {"queue": 0.1, "solve": 3.9, "total": 4.4},

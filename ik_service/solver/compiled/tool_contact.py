@@ -24,7 +24,7 @@ from ik_service.solver.lm.codes import KEEP_ALL, PROOF_BY_CONTACT
 
 POSE = 7  # numbers of a floating body
 SLACK = wp.constant(2.0e-5)  # rounding of a clearance in float32 [m]
-RELATIVE_SLACK = wp.constant(1.0e-6)  # the same per coordinate of the target
+SLACK_OF_SIZE = wp.constant(1.0e-6)  # the same per coordinate of the target
 
 
 @wp.struct
@@ -89,7 +89,7 @@ def contact_kernel(size: ClearanceSize) -> ContactKernel:
         lever = task.reach + float(wp.length(wp.transform_get_translation(task.T_link_body)))
         lever += float(wp.length(wp.transform_get_translation(tool)))
         moved = float(task.tolerances[0]) + float(task.tolerances[1]) * lever
-        allowed = task.clearance[0] - VERDICT_ROUNDING - moved - SLACK - RELATIVE_SLACK * (most + lever)
+        allowed = task.clearance[0] - VERDICT_ROUNDING - moved - SLACK - SLACK_OF_SIZE * (most + lever)
         return clearance(p, pose, task.spheres, task.worlds, allowed) < allowed
 
     @wp.kernel(module="unique", enable_backward=False, **options)
