@@ -111,24 +111,27 @@ def packet_kernel(  # noqa: C901  # it counts the branches of the functions insi
         return found
 
     @wp.func
-    def begin(state: StateRef, task: TaskRef, lane: int, p: int):
-        """Give a lane the next attempt at a problem; return its seed."""
+    def begin(state: StateRef, held: LanesRef, task: TaskRef, lane: int, p: int):
+        """Give a lane the next attempt at a problem; return its seed. `held`: the problem whose data each lane has."""
         s = task.searches.next_seed[p, task.island]
         task.searches.next_seed[p, task.island] = s + 1
-        read_data(state, lane, task, p, task.island)
+        if held[lane] != p:
+            read_data(state, lane, task, p, task.island)
+            held[lane] = p
         start_attempt(state, lane, task, p, task.island, s)
         return s
 
     @wp.func
-    def help_others(state: StateRef, task: TaskRef, problem: LanesRef, seed: LanesRef):
+    def help_others(state: StateRef, held: LanesRef, task: TaskRef, problem: LanesRef, seed: LanesRef):
         """Give idle lanes another seed of a running problem; otherwise they compute a discarded result."""
         for lane in range(W):
             if problem[lane] == NOTHING:
                 p = problem_to_help(task, problem)
                 if p != NOTHING:
                     problem[lane] = p
-                    seed[lane] = begin(state, task, lane, p)
+                    seed[lane] = begin(state, held, task, lane, p)
                 else:  # result discarded
+                    held[lane] = NOTHING  # the next number is among the data
                     state[FLOOR2 * W + lane] = -Real(1.0)
                     state[FACTOR * W + lane] = Real(1.0)
                     state[STEPS * W + lane] = -Real(UNCOUNTED_STEPS)
@@ -143,6 +146,7 @@ def packet_kernel(  # noqa: C901  # it counts the branches of the functions insi
         iterations = Real(task.settings[ITERATIONS])
         state = State()
         problem = Lanes(NOTHING)
+        held = Lanes(NOTHING)
         seed = Lanes(0)
         finished = int(ALL)  # lanes in need of an attempt, as bits
         running = bool(True)
@@ -163,7 +167,7 @@ def packet_kernel(  # noqa: C901  # it counts the branches of the functions insi
                             p = task.problem[next_place]
                             next_place += 1
                     if p != NOTHING:
-                        seed[lane] = begin(state, task, lane, p)
+                        seed[lane] = begin(state, held, task, lane, p)
                     problem[lane] = p
             busy = int(0)
             for lane in range(W):
@@ -172,7 +176,7 @@ def packet_kernel(  # noqa: C901  # it counts the branches of the functions insi
             running = busy > 0
             if running:
                 if busy < W:
-                    help_others(state, task, problem, seed)
+                    help_others(state, held, task, problem, seed)
                 finished = int(0)
                 while finished == 0:
                     finished = iterate(state, iterations, task)
