@@ -155,3 +155,40 @@ def test_a_word_other_than_all_is_refused():
     robot, link = robot_of("ur5e")
     with pytest.raises(InputError, match="solutions is 'some'"):
         IKSolver(robot, [link]).solve(np.zeros((1, 1, 3)), options={"solutions": "some"})
+
+
+@pytest.mark.parametrize("options", [ALL, {}])
+def test_bytes_depend_on_the_problem_alone(options):
+    robot, link, joint_q, poses = reached("ur5e", np.random.default_rng(11), hard=True)
+    start = np.clip(joint_q + 0.3, robot.active_limit_lower, robot.active_limit_upper)
+    several, single = IKSolver(robot, [link], threads=2), IKSolver(robot, [link], threads=1)
+    for given in (None, start):
+        whole = several.solve(*poses, initial_joint_q=given, options=options)
+        for p in (0, 17, COUNT - 1):
+            own = None if given is None else given[p]
+            alone = single.solve(poses[0][p], poses[1][p], initial_joint_q=own, options=options)
+            for name in ("joint_q", "success", "status", "cost", "seed_index", "solutions", "branch", "complete"):
+                column = getattr(whole, name)
+                assert column is None or column[p].tobytes() == getattr(alone, name)[0].tobytes(), name
+
+
+def test_all_solutions_keep_the_limits_of_each_problem():
+    rng = np.random.default_rng(12)
+    robot, link, joint_q, poses = reached("spherical", rng)
+    half = rng.uniform(0.2, 1.5, (COUNT, 6))
+    lower = np.maximum(joint_q - half, robot.active_limit_lower)
+    upper = np.minimum(joint_q + half, robot.active_limit_upper)
+    result = IKSolver(robot, [link]).solve(*poses, joint_limits=(lower, upper), options=ALL)
+    assert result.success.all()
+    for p in range(COUNT):
+        found = result.solutions[p, : result.solution_count[p]]
+        assert (found >= lower[p].astype(np.float32)).all()
+        assert (found <= upper[p].astype(np.float32)).all()
+    assert result.solution_count.mean() < 2.0 < IKSolver(robot, [link]).solve(*poses, options=ALL).solution_count.mean()
+
+
+def test_a_start_at_a_solution_stays_there():
+    robot, link, joint_q, poses = reached("ur5e", np.random.default_rng(13))
+    result = IKSolver(robot, [link]).solve(*poses, initial_joint_q=joint_q, options={"collision": "off"})
+    assert (result.seed_index == 0).all()
+    np.testing.assert_allclose(result.joint_q, joint_q, atol=2e-5)
