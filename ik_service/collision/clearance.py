@@ -40,6 +40,7 @@ class ClearanceSize:
     links: int  # capacity for links with spheres
     blocks: int  # capacity for blocks of spheres
     lanes: Lanes  # SIMD lanes; a block has one sphere per lane
+    with_grids: bool = True  # whether objects that are distance grids are checked
 
 
 @lru_cache
@@ -129,6 +130,7 @@ def _text(size: ClearanceSize, *templates: str, result: str) -> str:
         "bodies": size.bodies,
         "angles": -(-max(size.bodies, 1) // lanes.width) * lanes.width,
         "links": max(size.links, 1),
+        "skipped": "" if size.with_grids else " || worlds.kind.data[object] == GRID",
         "blocks": max(size.blocks, 1),
         "kinds": ", ".join(kinds),
         "vector": VECTOR_IN_REGISTER if lanes.width > 1 else VECTOR,

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from ik_service.collision.arrays import (
     CollisionWorlds,
-    ObjectKind,
     SphereArrays,
     WorldLines,
     rigid_spheres,
@@ -92,10 +91,9 @@ class CollisionData:
         return self._rigid[body]
 
     @property
-    def has_exact_objects(self) -> bool:
-        """Return whether there are objects in the worlds, and no grids of distances."""
-        kinds = self._lines.kind
-        return len(kinds) > 0 and not (kinds == ObjectKind.GRID).any()
+    def has_objects(self) -> bool:
+        """Return whether there are objects in the worlds."""
+        return len(self._lines.kind) > 0
 
     def use(
         self,

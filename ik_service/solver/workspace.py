@@ -207,7 +207,7 @@ class Workspace:
             "tree_hash": problems.tree_hash,
         }
         lines |= {f"best_{name}": getattr(problems.best, name) for name in BestAttempts.__annotations__}
-        lines |= {name: getattr(problems.searches, name) for name in Searches.__annotations__}
+        lines |= {f"search_{name}": getattr(problems.searches, name) for name in Searches.__annotations__}
         for k in range(len(problems.positions)):
             lines[f"target_positions_{k}"] = problems.positions[k]
             lines[f"target_orientations_xyzw_{k}"] = problems.orientations_xyzw[k]

@@ -84,7 +84,7 @@ class LimitedAngle:
     Attributes:
         missed: By how much the interval and its copies a turn away miss the limits [rad]; above 0: missed.
         angle: The centre, on the turn nearest the middle of the limits [rad].
-        margin: Distance of this angle from the nearer limit [rad].
+        margin: Distance of this angle from the nearer limit [rad]; -UNLIMITED for limits that are not compared.
     """
 
     missed: Scalar
@@ -98,7 +98,8 @@ def limited(graph: ExpressionGraph, joint: int, angle: Interval) -> LimitedAngle
     distance = maximum(away, -away)
     missed = where(is_known, distance - angle.radius - half - END_SLACK, ALIVE)
     middle = (graph.variable(lower_name(joint)) + graph.variable(upper_name(joint))) * 0.5
-    return LimitedAngle(missed, where(is_near, middle + away, angle.centre), where(is_near, half - distance, UNLIMITED))
+    margin = where(is_near, half - distance, where(distance > PI, -UNLIMITED, UNLIMITED))  # NaN without limits
+    return LimitedAngle(missed, where(is_near, middle + away, angle.centre), margin)
 
 
 def cosine_range(graph: ExpressionGraph, joint: int, phase: float) -> tuple[Scalar, Scalar]:

@@ -40,6 +40,13 @@ def branch_of_seed(searches: Searches, p: int, island: int, s: int):
 
 @wp.func
 @typing.no_type_check
+def no_branch(searches: Searches, p: int, island: int, s: int):
+    """Return -1, in place of `branch_of_seed`."""
+    return -1
+
+
+@wp.func
+@typing.no_type_check
 def sole_branches(searches: Searches, p: int, island: int):
     """Return the number of branches within the limits if these have all solutions, one each; otherwise 0."""
     state = searches.branches[p, island]

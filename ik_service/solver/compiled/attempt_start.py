@@ -7,7 +7,7 @@ import warp as wp
 
 from ik_service.compiler import SECONDARY_STAGE_STEPS, IterationSource, coordinate_names, stage_range
 from ik_service.kinematics.device_kinematics import turned
-from ik_service.solver.arrays.branch_starts import branch_of_seed
+from ik_service.solver.arrays.branch_starts import branch_of_seed, no_branch
 from ik_service.solver.compiled.island_task import TaskRef, read_input
 from ik_service.solver.compiled.iteration import IterationFunctions, coordinate_places, rotation_bits
 from ik_service.solver.lm.codes import GAUSS, ITERATIONS, SAMPLER
@@ -107,6 +107,7 @@ class AttemptStart(IterationFunctions):
         QUATERNIONS = 1 if program.quaternions else 0
         WIDE = 1 if self.source.lanes.precision == "float64" else 0
         start_rotation = self._start_rotation
+        start_branch = no_branch if WIDE == 1 else branch_of_seed  # in float64 from the best attempt in float32
         PLACE, ROTATIONS = coordinate_places(program), rotation_bits(program)
         Q, TRIAL, SCRATCH = place.q, place.trial, place.gradient
         REMEMBERED, REMEMBERED_END = place.multipliers, place.hessian  # multipliers and pressures
@@ -118,7 +119,7 @@ class AttemptStart(IterationFunctions):
         def start_attempt(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
             """Put seed s of problem p into a lane with the data of p."""
             line = wp.min(p, task.limit_lower.shape[0] - 1)
-            branch = branch_of_seed(task.searches, p, island, s)
+            branch = start_branch(task.searches, p, island, s)
             for k in range(DOFS):
                 a = task.dof[k]
                 lower = Real(task.limit_lower[line, a])

@@ -192,7 +192,7 @@ def _branch_functions(source: ProofSource, Found: Any) -> tuple[Any, Any]:
             else:
                 within += 1
                 largest = wp.max(largest, radius)
-                if not (radius <= ISOLATED):
+                if not (radius <= ISOLATED and at(found, (b * OUTPUTS + MARGIN) * W + lane) > -1.0):
                     isolated = int(0)
             is_last = count == most and not (key < keys[most - 1])
             if not (refused > NEAR_LIMITS) and wp.isfinite(key + radius) and not is_last:
@@ -205,6 +205,9 @@ def _branch_functions(source: ProofSource, Found: Any) -> tuple[Any, Any]:
                 keys[k] = key
                 numbers[k] = b
             b += 1
+        count = wp.min(count, wp.max(task.settings[SEEDS] - task.settings[HAS_START], 0))
+        if within > count:
+            isolated = int(0)
         state = count | (wp.min(within, count) << WITHIN_AT) | (isolated * ISOLATED_BIT)
         task.searches.branches[p, task.island] = state | (task.settings[HAS_START] << FIRST_AT)
         task.searches.branch_radius[p, task.island] = largest

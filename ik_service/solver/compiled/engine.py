@@ -25,7 +25,7 @@ from ik_service.solver.arrays.parts import SOLVE_EXTRAS, SOLVE_IO, first_problem
 from ik_service.solver.arrays.problem_arrays import BestAttempts, Problems, Searches, SolveSettings, mark_deadline
 from ik_service.solver.compiled.island_kernels import IslandKernels
 from ik_service.solver.compiled.island_launches import launches_on
-from ik_service.solver.compiled.proof_kernel import arm_columns
+from ik_service.solver.compiled.proof_kernel import sole_arm
 from ik_service.solver.compiled.solutions import ROUND_SEEDS, SolutionSelection
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.lm.codes import MAX_ITERATIONS, NO_TARGET, STOP
@@ -117,7 +117,7 @@ class CompiledEngine:
             return self._prepare_in_steps(work, settings, weights)
         size = self.kernels.launches.size(count, settings.seeds)
         collision = self.kernels.collision if settings.checks_collision else None
-        version = (0, False) if collision is None else (collision.version, collision.has_exact_objects)
+        version = (0, False) if collision is None else (collision.version, collision.has_objects)
         options, limits = settings.options, work.problems.limits
         key = (
             self._choice,
@@ -257,7 +257,7 @@ class CompiledEngine:
             is_over = choice is not None or launches.in_threads or not any(one.has_rest for one, _ in proofs)
             found = [first, *found] if is_over else [first, *found, rest, *found]
         if choice is not None:
-            choice.use_arm(arm_columns(proofs))
+            choice.use_arm(*sole_arm(proofs))
             # A GPU makes all attempts side by side, too, where solutions in the order of seeds would suffice.
             whole = settings.options.best_of is not None or bool(self._model.device.is_cuda)
             rounds = partial(choice.record_rounds, partition, found[-1], settings.seeds if whole else ROUND_SEEDS)

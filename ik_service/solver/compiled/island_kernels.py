@@ -211,7 +211,7 @@ class IslandKernels:
                     # other rows move the solutions away from the branches
                     task.starts = int(len(rows) == self._rows.sizes[k])
                     own.append((kernel, task))
-                if collision is not None and self.checks_collision and collision.has_exact_objects:
+                if collision is not None and self.checks_collision and collision.has_objects:
                     task = contact_task(collision, robot, link)
                     own += [] if task is None else [(contact_kernel(collision.size), task)]
                 for _, task in own:

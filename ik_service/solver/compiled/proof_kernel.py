@@ -40,6 +40,7 @@ class ProofKernel:
 
     kernel: wp.Kernel
     dofs: tuple[int, ...]  # active DOF of each joint of the arm
+    length: float  # length of the arm [m]
     has_rest: bool = True  # whether phase 1 proves more
 
     def __post_init__(self) -> None:
@@ -68,7 +69,7 @@ def _kernel_of(chain: _RobotLink, lanes: Lanes) -> ProofKernel | None:
     if nominal is None:
         return None
     source = ProofSource(nominal, lanes)
-    return ProofKernel(_proof_kernel(source), nominal.arm.dofs)
+    return ProofKernel(_proof_kernel(source), nominal.arm.dofs, nominal.arm.length)
 
 
 def proven_targets(rows: Rows, island_rows: Sequence[int]) -> list[int]:
@@ -162,13 +163,14 @@ def _proof_kernel(  # noqa: C901  # it counts the branches of the functions insi
     return prove
 
 
-def arm_columns(work: Sequence[tuple[Any, Any]]) -> list[int]:
-    """Return the columns in `joint_q` of the one arm whose branches are starts, in the order of its DOFs; or none."""
-    found = [task for kernel, task in work if isinstance(kernel, ProofKernel) and task.starts == 1]
+def sole_arm(work: Sequence[tuple[Any, Any]]) -> tuple[list[int], float]:
+    """Return columns in `joint_q`, in the order of DOFs, and length [m] of the one arm with branches; or none."""
+    found = [(kernel, task) for kernel, task in work if isinstance(kernel, ProofKernel) and task.starts == 1]
     if len(found) != 1:
-        return []
-    columns, places = found[0].column.numpy(), found[0].place.numpy()
-    return [int(column) for column in columns[np.argsort(places)]]
+        return [], 0.0
+    (kernel, task), *_ = found
+    columns = task.column.numpy()[np.argsort(task.place.numpy())]
+    return [int(column) for column in columns], kernel.length
 
 
 def proof_task(kernel: ProofKernel, robot: KinematicRobot, device: wp.Device) -> Any:

@@ -11,7 +11,7 @@ from ik_service.robots import DeviceModel, JointType
 from ik_service.solver.arrays.branch_starts import first_branch, sole_branches
 from ik_service.solver.arrays.problem_arrays import BestAttempts, Searches
 from ik_service.solver.lm.codes import NO_TARGET
-from ik_service.solver.lm.ranking import FAILED, IMPRECISE, IN_CONTACT, UNRANKED
+from ik_service.solver.lm.ranking import FAILED, IMPRECISE, IN_CONTACT, SEED_BITS, UNRANKED
 from ik_service.solver.lm.termination import is_minimum
 
 # Kinds of coordinates in distances.
@@ -20,6 +20,7 @@ BY_SEED, BY_COST, BY_DISTANCE, BY_RANK = (wp.constant(k) for k in range(4))
 ORDERS = {None: 0, "cost": 1, "nearest": 2, "clearance": 3}
 FULL_TURN = wp.constant(2.0 * math.pi)
 NO_SEED = wp.constant(-1)
+CLEAR_DEPTH = wp.constant(1.0e-4)  # depth of contact above the rounding of the check [m]
 TAKEN = wp.constant(1.0e30)  # value of an attempt without success, or too near to a chosen one
 
 
@@ -39,6 +40,7 @@ class AttemptArrays:
     coordinate_tree: wp.array[wp.int32]  # [joint_coord_count]
     tree_island: wp.array2d[wp.int32]  # [1 or problems, trees]
     arm_column: wp.array[wp.int32]  # [joints]: coordinates of the one arm with branches; empty for others
+    arm_length: float  # its length [m]
     attempts: BestAttempts  # lines [problems x seeds]
     start_joint_q: wp.array2d[float]  # [problems, joint_coord_count]: within the limits
     given_joint_q: wp.array2d[float]  # [problems, joint_coord_count]: as given
@@ -124,26 +126,55 @@ def value_left(tries: AttemptArrays, row: int, line: int, island: int, chosen: i
 
 @wp.func
 @typing.no_type_check
-def has_all_solutions(tries: AttemptArrays, searches: Searches, p: int, island: int, seeds: int, difference: float):
-    """Return whether each branch has led to its own solution, or one in contact, and no other solution exists.
+def is_blocked(tries: AttemptArrays, searches: Searches, p: int, island: int, rank: wp.int64):
+    """Return whether the exact solution of a branch, too, is in contact, by the rank of its attempt.
 
-    Every exact solution is then within `difference` of an attempt's answer, each joint modulo turns.
+    The depth of contact is above the largest motion from the attempt to the solution.
     """
-    joints = tries.arm_column.shape[0]
+    if rank < IN_CONTACT or rank >= FAILED:
+        return False
+    depth = wp.cast(wp.int32((rank - IN_CONTACT) >> SEED_BITS), wp.float32)
+    moved = 2.0 * searches.branch_radius[p, island] * float(tries.arm_column.shape[0]) * tries.arm_length
+    return depth > moved + CLEAR_DEPTH
+
+
+@wp.func
+@typing.no_type_check
+def has_all_branches(tries: AttemptArrays, searches: Searches, p: int, island: int, seeds: int):
+    """Return whether each branch has led to a solution or is blocked, and no other exists."""
     count = sole_branches(searches, p, island)
-    found = count > 0 and joints > 0
-    first = first_branch(searches, p, island)
-    most = difference - searches.branch_radius[p, island]
+    found = count > 0
     k = int(0)
     while k < count and found:
-        row = p * seeds + first + k
-        rank = tries.attempts.rank[row, island]
-        found = rank < IMPRECISE or (rank >= IN_CONTACT and rank < FAILED)
-        j = int(0)
-        while j < joints and found:
-            start = searches.branch_joint_q[p, island, k * joints + j]
-            found = wp.abs(wrapped(tries.attempts.joint_q[row, tries.arm_column[j]] - start)) <= most
-            j += 1
+        rank = tries.attempts.rank[p * seeds + first_branch(searches, p, island) + k, island]
+        found = rank < IMPRECISE or is_blocked(tries, searches, p, island, rank)
+        k += 1
+    return found
+
+
+@wp.func
+@typing.no_type_check
+def has_all_solutions(tries: AttemptArrays, searches: Searches, p: int, seeds: int, chosen: int, difference: float):
+    """Return whether each exact solution of a single island is within `difference` of a chosen one, or blocked.
+
+    A solution is within `branch_radius` of the start of its branch; joints are compared modulo turns.
+    """
+    joints = tries.arm_column.shape[0]
+    found = joints > 0 and has_all_branches(tries, searches, p, 0, seeds)
+    most = difference - searches.branch_radius[p, 0]
+    k = int(0)
+    while k < sole_branches(searches, p, 0) and found:
+        if tries.attempts.rank[p * seeds + first_branch(searches, p, 0) + k, 0] < IMPRECISE:
+            m = int(0)
+            j = int(0)
+            while m < chosen and j < joints:
+                start = searches.branch_joint_q[p, 0, k * joints + j]
+                q = tries.attempts.joint_q[p * seeds + tries.chosen[p, 0, m], tries.arm_column[j]]
+                j += 1
+                if not (wp.abs(wrapped(q - start)) <= most):
+                    j = int(0)
+                    m += 1
+            found = m < chosen
         k += 1
     return found
 

@@ -30,6 +30,7 @@ from ik_service.solver.compiled.solution_ranking import (
     AttemptArrays,
     attempt_value,
     coordinate_kinds,
+    has_all_branches,
     has_all_solutions,
     note_solutions,
     value_left,
@@ -163,9 +164,8 @@ def _end_choice(
             branch_out[p, k] = number_of_branch(searches, p, 0, branch_of_seed(searches, p, 0, tries.chosen[p, 0, k]))
     if islands == 1:
         fits = most < tries.choice.shape[2] or sole_branches(searches, p, 0) <= most
-        if searches.proof[p, 0] > 0 or (
-            fits and has_all_solutions(tries, searches, p, 0, settings[SEEDS], difference[0])
-        ):
+        has_all = has_all_solutions(tries, searches, p, settings[SEEDS], most, difference[0])
+        if searches.proof[p, 0] > 0 or (fits and has_all):
             complete_out[p] = 1
 
 
@@ -232,20 +232,22 @@ def _begin_round(
             found[p, island] = 0
             newest[p, island] = 0
             searches.end_seed[p, island] = 0
-        alone = sole_branches(searches, p, island)
-        first_end = wp.min(first_branch(searches, p, island) + alone, wp.min(size, settings[SEEDS]))
-        is_next = searches.end_seed[p, island] == wp.where(first == size and alone > 0, first_end, first)
-        if is_next:  # not stopped before
-            before = wp.max(first - size, 0)
+        before = wp.max(first - size, 0)
+        ends = searches.end_seed[p, island]  # of the round before
+        branches_end = first_branch(searches, p, island) + sole_branches(searches, p, island)
+        of_branches = ends == branches_end and first == size and sole_branches(searches, p, island) > 0
+        if ends == first or of_branches:  # not stopped before
             note_solutions(tries, p, line, island, settings[SEEDS], before, first, order, difference, found, newest)
-            is_complete = first > 0 and has_all_solutions(tries, searches, p, island, settings[SEEDS], difference[0])
-            if found[p, island] < order[1] and first - newest[p, island] < NO_NEW_SEEDS and not is_complete:
-                searches.next_seed[p, island] = first
+            has_all = of_branches and found[p, island] > 0
+            if has_all:
+                has_all = has_all_branches(tries, searches, p, island, settings[SEEDS])
+            if found[p, island] < order[1] and first - newest[p, island] < NO_NEW_SEEDS and not has_all:
+                searches.next_seed[p, island] = wp.min(ends, first)
                 searches.end_seed[p, island] = end
                 if searches.proof[p, island] > 0:  # out of reach: one attempt, as without further solutions
                     searches.end_seed[p, island] = 1
-                elif first == 0 and alone > 0:  # nothing else is needed, unless an attempt fails
-                    searches.end_seed[p, island] = first_end
+                elif first == 0 and end < settings[SEEDS] and sole_branches(searches, p, island) > 0:
+                    searches.end_seed[p, island] = branches_end  # where these suffice
                 tries.made[p] = end
     for s in range(first, tries.made[p]):
         row = p * settings[SEEDS] + s
@@ -286,14 +288,15 @@ class SolutionSelection:
         self._robot = model.robot
         self._given = HostDeviceArray((capacity, model.joint_coord_count), wp.float32, device)
         self._arm_column: wp.array[Any] = wp.zeros(0, dtype=wp.int32, device=device)
+        self._arm_length = 0.0
         self._taking: tuple[Partition, Recording] | None = None
         self._kind: wp.array[Any] = wp.array(coordinate_kinds(model), dtype=wp.int32, device=device)
         tree = model.robot.trees.coordinate_treeid.astype(np.int32)
         self._coordinate_tree: wp.array[Any] = wp.array(tree, dtype=wp.int32, device=device)
 
-    def use_arm(self, columns: list[int]) -> None:
-        """Set the coordinates of the one arm whose branches are starts, before launches are recorded; none: empty."""
-        self._arm_column = wp.array(columns, dtype=wp.int32, device=self._device)
+    def use_arm(self, columns: list[int], length: float) -> None:
+        """Set coordinates and length [m] of the one arm whose branches are starts, before recording; none: empty."""
+        self._arm_column, self._arm_length = wp.array(columns, dtype=wp.int32, device=self._device), length
 
     def set_order(self, best_of: str | None, difference: float) -> None:
         """Set the order of choice and the least difference of two solutions [m or rad], before the launches run."""
@@ -368,7 +371,8 @@ class SolutionSelection:
         tries.has_targets = len(self._problems.positions) > 0
         tries.kind, tries.coordinate_tree = self._kind, self._coordinate_tree
         tries.tree_island, tries.start_joint_q = partition.device_tree_island, self._problems.start_joint_q
-        tries.given_joint_q, tries.arm_column = self._given.device, self._arm_column
+        tries.given_joint_q = self._given.device
+        tries.arm_column, tries.arm_length = self._arm_column, self._arm_length
         tries.attempts, tries.made, tries.chosen = self.attempts, self._made, self._chosen
         tries.least, tries.value, tries.choice = self._least, self._value, self._choice
         return tries

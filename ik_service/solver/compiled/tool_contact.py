@@ -1,7 +1,8 @@
 """The kernel that proves a target blocked: what is rigid to its link touches an object in any configuration.
 
 The spheres rigid to the link stand at the target, as one floating body. They are nearer to an object than allowed by
-more than any configuration within the tolerances can move them.
+more than any configuration within the tolerances can move them. Distance grids are left out: their distances are no
+exact ones.
 """
 
 import typing
@@ -65,7 +66,10 @@ class ContactKernel:
 @typing.no_type_check
 def contact_kernel(size: ClearanceSize) -> ContactKernel:
     """Return the kernel; its arguments are those of the kernel of an arm's proofs, and phase 0 is all."""
-    clearance, Pose = clearance_function(replace(size, coordinates=POSE, bodies=1)), wp.types.vector(POSE, wp.float32)
+    clearance, Pose = (
+        clearance_function(replace(size, coordinates=POSE, bodies=1, with_grids=False)),
+        wp.types.vector(POSE, wp.float32),
+    )
     W = size.lanes.width
     options = {"grid_stride": False} if W == 1 else {"module_options": cpu_options()}
 

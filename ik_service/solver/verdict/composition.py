@@ -20,6 +20,7 @@ from ik_service.solver.lm.codes import (
     STATIONARY,
     UNREACHABLE,
 )
+from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.lm.termination import is_minimum
 
 # Marks of the rows of an island, or of no island, by their tolerances
@@ -60,6 +61,16 @@ def final_status(status: int, met: int, success: bool, proof: int):
     if status == STATIONARY or status == CONVERGED:
         return STALLED  # no gain left, but not met
     return status
+
+
+@wp.func
+@typing.no_type_check
+def told_seed(best: BestAttempts, searches: Searches, p: int, island: int):
+    """Return the seed of an answer; -1 for a branch in closed form."""
+    seed = best.seed[p, island]
+    if best.rank[p, island] < UNRANKED and branch_of_seed(searches, p, island, seed) >= 0:
+        seed = -1
+    return seed
 
 
 @wp.func
@@ -151,7 +162,7 @@ def compose_islands(
             untroubled = False
             result = status
         proven = wp.max(proven, proof)
-        chosen = wp.where(branch_of_seed(searches, p, island, best.seed[p, island]) < 0, best.seed[p, island], -1)
+        chosen = told_seed(best, searches, p, island)
         island_seed_out[p, island] = chosen
         island_iterations_out[p, island] = best.iterations[p, island]
         island_cost_out[p, island] = best.cost[p, island]

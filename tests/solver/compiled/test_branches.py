@@ -1,9 +1,11 @@
 """Branches in closed form: all solutions of arms of six joints, their numbers and order, and which solves use them."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
-from ik_service import IKSolver
+from ik_service import IKSolver, load_robot
 from objectives import InputError
 from tests.compiler.closed_form.arms import anywhere, configurations, robot_of
 
@@ -192,3 +194,32 @@ def test_a_start_at_a_solution_stays_there():
     result = IKSolver(robot, [link]).solve(*poses, initial_joint_q=joint_q, options={"collision": "off"})
     assert (result.seed_index == 0).all()
     np.testing.assert_allclose(result.joint_q, joint_q, atol=2e-5)
+
+
+def test_a_float64_finish_begins_at_the_answer_not_at_the_first_branch():
+    robot, rng = load_robot("ur5e"), np.random.default_rng(14)
+    poses = robot.forward_kinematics(rng.uniform(-np.pi, np.pi, (COUNT, 6)), ["tool0"])
+    solver, targets = IKSolver(robot, ["tool0"]), (poses.positions, poses.orientations_xyzw)
+    short, long = solver.solve(*targets), solver.solve(*targets, options={"precision": "float64"})
+    np.testing.assert_array_equal(short.success, long.success)
+    assert (apart(short.joint_q, long.joint_q) < 0.01).mean() > 0.99
+
+
+def test_a_set_is_complete_only_where_each_branch_had_a_seed():
+    robot, link, _, poses = reached("ur5e", np.random.default_rng(15))
+    solver = IKSolver(robot, [link])
+    every = solver.solve(*poses, options=ALL)
+    few = solver.solve(*poses, options={**ALL, "seeds": 1})
+    assert not few.complete[every.solution_count > 1].any()
+    assert every.complete[every.solution_count > 1].any()
+
+
+@pytest.mark.parametrize("options", [{"best_of": "cost"}, {"solutions": 8, "seeds": 16}, {"solutions": 8, "seeds": 17}])
+def test_other_seeds_follow_branches_that_fail(options):
+    """Limits so far off that the branches are not turned into them."""
+    robot, link = robot_of("ur5e")
+    limits = robot.active_limit_lower + 26.0, robot.active_limit_upper + 26.0
+    moved = dataclasses.replace(robot, joint_limit_lower=limits[0], joint_limit_upper=limits[1])
+    result = IKSolver(moved, [link]).solve([[0.4, 0.1, 0.5]], [[1.0, 0.0, 0.0, 0.0]], options=options)
+    assert result.success.all()
+    assert result.complete is None or not result.complete.any()

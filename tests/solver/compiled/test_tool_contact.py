@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ik_service import Target, load_robot
-from ik_service.robots import AttachedObject, Box, Sphere, World
+from ik_service.robots import AttachedObject, Box, DistanceGrid, Sphere, World
 from ik_service.solver.lm.status import IKStatus
 from tests.solver.conftest import cpu_solver
 
@@ -79,3 +79,18 @@ def test_two_arms_are_proven_blocked_each_for_itself():
     assert (result.proof[0], result.status[0]) == (PROOF, IKStatus.BLOCKED_BY_COLLISION)
     assert not result.success[result.proof == PROOF].any()
     assert (result.proof[result.success] == 0).all()
+
+
+def test_a_distance_grid_changes_nothing_for_other_problems_and_proves_nothing(panda):
+    values = np.linalg.norm(np.stack(np.meshgrid(*[np.linspace(-0.2, 0.2, 9)] * 3, indexing="ij")), axis=0) - 0.15
+    grid = World({"grid": DistanceGrid(values.astype(np.float32), 0.05, (0.5, 0.0, 0.5, 0, 0, 0, 1))})
+    solver, targets = cpu_solver(panda, ["panda_hand"]), drawn(6)
+    alone = solver.solve(*targets, world=WORLD)
+    index = np.zeros(2 * COUNT, np.int32)
+    index[COUNT:] = 1
+    twice = [np.concatenate([one, one]) for one in targets]
+    both = solver.solve(*twice, world=[WORLD, grid], world_index=index)
+    assert both.joint_q[:COUNT].tobytes() == alone.joint_q.tobytes()
+    np.testing.assert_array_equal(both.proof[:COUNT], alone.proof)
+    assert (alone.proof == PROOF).any()
+    assert not (both.proof[COUNT:] == PROOF).any()
