@@ -82,7 +82,7 @@ def test_a_solve_takes_three_copies_whatever_its_answers(panda, count, monkeypat
         copied.append(arrays)
         copy(*arrays, **more)
 
-    for size, copies in ((BLOCK_BYTES, 3), (0, 24)):
+    for size, copies in ((BLOCK_BYTES, 3), (0, 25)):
         monkeypatch.setattr(host_device_array, "BLOCK_BYTES", size)
         solver = cpu_solver(panda, ["panda_hand"], engine="compiled")
         solver.solve(*problems.targets)
