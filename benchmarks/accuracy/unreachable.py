@@ -18,7 +18,7 @@ from benchmarks.run import benchmark, timed
 from ik_service.compiler import Lanes
 from ik_service.linear_solve.islands import zeroed
 from ik_service.mechanism.transforms import quaternion_exp, quaternion_multiply
-from ik_service.solver.arrays.problem_arrays import BestAttempts, Searches
+from ik_service.solver.arrays.problem_arrays import BRANCH_NUMBERS, BestAttempts, Searches
 from ik_service.solver.compiled.proof_kernel import ProofKernel, proof_kernel_of, proof_task
 from ik_service.solver.lm.codes import PROBLEM_COUNT, SEEDS, SETTINGS_COUNT
 from ik_service.solver.lm.ranking import FAILED
@@ -109,7 +109,7 @@ def proofs_alone(kernel: ProofKernel, robot: ik_service.RobotModel, targets: Pos
         wp.array(end[None], dtype=wp.float64, device=device)
         for end in (robot.active_limit_lower, robot.active_limit_upper)
     )
-    task.searches = zeroed(Searches, device, (count, 1))
+    task.searches = zeroed(Searches, device, (count, 1), branch_joint_q=(count, 1, BRANCH_NUMBERS))
     task.best = zeroed(BestAttempts, device, (count, 1))
     task.best.rank.fill_(int(FAILED))
     for phase in (0, 1):
