@@ -5,6 +5,7 @@ import pytest
 
 from ik_service import IKSolver, IKStatus, SolverOptions, load_robot
 from ik_service.export import export_solver
+from ik_service.robots import Box, Sphere, World
 from objectives import InputError
 from tests.control.clearance.test_clearance_limit import cell
 from tests.export.c_library import COLUMNS, CLibrary, columns_of, run_example
@@ -65,3 +66,15 @@ def test_a_world_needs_a_model():
     solver = IKSolver(load_robot("panda", collision="ignore"), ["panda_hand"], device="cpu")
     with pytest.raises(InputError, match="has no collision model"):
         export_solver(solver, world=cell())
+
+
+def test_targets_at_which_the_hand_touches_an_object_are_proven_blocked_in_c(tmp_path):
+    robot, rng = load_robot("panda"), np.random.default_rng(1)
+    world = World({"table": Box((0.7, 1.2, 0.1), (0.7, 0.0, 0.15, 0, 0, 0, 1)), "ball": Sphere(0.1, (0.5, 0.2, 0.4))})
+    orientations_xyzw = rng.normal(size=(60, 1, 4))
+    orientations_xyzw /= np.linalg.norm(orientations_xyzw, axis=-1, keepdims=True)
+    targets = rng.uniform([0.3, -0.4, 0.1], [0.8, 0.4, 0.75], (60, 1, 3)), orientations_xyzw
+    solver = IKSolver(robot, ["panda_hand"], device="cpu")
+    library = CLibrary.of(solver, "blocked", tmp_path, problem_count=60, world=world)
+    columns = library.require(solver.solve(*targets, world=world), *targets)
+    assert {0, 1, 4} <= set(column(columns, "proof", np.int32).tolist())

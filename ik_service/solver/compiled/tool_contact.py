@@ -41,7 +41,7 @@ class ContactTask:
     positions: wp.array2d[wp.float32]  # [problems, 3]: target
     orientations_xyzw: wp.array2d[wp.float32]  # [problems, 4]
     tool: wp.array[wp.transformd]  # [1 or problems]: T_link_tool
-    T_link_body: wp.transformd
+    T_link_body: wp.array[wp.transformd]  # [1]
     reach: wp.float32  # largest distance of a point of a sphere from the body's origin [m]
     spheres: CollisionSpheres
     worlds: CollisionWorlds
@@ -86,11 +86,11 @@ def contact_kernel(size: ClearanceSize) -> ContactKernel:
             q[k] = wp.float64(task.orientations_xyzw[p, k])
         tool = task.tool[wp.min(p, task.tool.shape[0] - 1)]
         T_world_link = wp.transformd(position, wp.normalize(q)) * wp.transform_inverse(tool)
-        T_world_body = T_world_link * task.T_link_body
+        T_world_body = T_world_link * task.T_link_body[0]
         pose = Pose()
         for k in range(7):
             pose[k] = float(T_world_body[k])
-        lever = task.reach + float(wp.length(wp.transform_get_translation(task.T_link_body)))
+        lever = task.reach + float(wp.length(wp.transform_get_translation(task.T_link_body[0])))
         lever += float(wp.length(wp.transform_get_translation(tool)))
         moved = float(task.tolerances[0]) + float(task.tolerances[1]) * lever
         allowed = task.clearance[0] - VERDICT_ROUNDING - moved - SLACK - SLACK_OF_SIZE * (most + lever)
@@ -124,6 +124,7 @@ def contact_task(collision: CollisionData, robot: KinematicRobot, link: str | in
     task.spheres, task.reach = collision.rigid(body)
     if body < 0 or task.spheres.link_body.shape[0] == 0:
         return None
-    task.T_link_body = wp.transformd(*transform_inverse(T_body_link).tolist())
+    frame, device = transform_inverse(T_body_link)[None], task.spheres.link_body.device
+    task.T_link_body = wp.array(frame, dtype=wp.transformd, device=device)
     task.worlds, task.clearance = collision.worlds, collision.clearance
     return task
