@@ -13,15 +13,14 @@ import warp as wp
 
 from ik_service.compiler.closed_form import ProofSource
 from ik_service.kernels.typed_warp import reference_to
-from ik_service.solver.arrays.branch_starts import WIDE, limit_search, set_branches
+from ik_service.solver.arrays.branch_starts import limit_search, set_branches
 from ik_service.solver.arrays.problem_arrays import BRANCH_NUMBERS, mark_proven
-from ik_service.solver.compiled.proof_task import FIRST_ANGLE, LIMITS, RADIUS, WAITS, TaskRef, number_at
+from ik_service.solver.compiled.proof_task import FIRST_ANGLE, LIMITS, WAITS, TaskRef, number_at
 from ik_service.solver.lm.codes import BRANCHES, KEEP_ALL, PROOF_BY_SEARCH, PROOF_BY_SHELL, SEEDS
 from ik_service.solver.lm.ranking import FAILED
 
 SEEDS_BEFORE_SEARCH = 15  # most targets within reach need fewer; no number at which a round of seeds ends
-# Drawn seeds after starts from intervals, and where the centre of one says little about the solution.
-FURTHER_SEEDS, FURTHER_SEEDS_OF_WIDE = 48, 64
+FURTHER_SEEDS = 240  # drawn ones after starts from intervals: with narrow limits some targets need more than 100
 # Intervals of the last joint in a search.
 FIRST, SPLIT_BITS, LEVELS = 8, 2, 5
 SPLIT = 1 << SPLIT_BITS
@@ -77,9 +76,9 @@ def phases_with_search(source: ProofSource, Inputs: Any) -> tuple[Any, Any]:
                     mark_proven(task.best, task.searches, task.settings, p, task.island, PROOF_BY_SEARCH)
                     end = task.searches.end_seed[p, task.island]
                 elif kept != 0 and task.starts == 1 and task.settings[BRANCHES] == 1:
-                    set_branches(task.searches, p, task.island, SEEDS_BEFORE_SEARCH, wp.abs(kept))
+                    set_branches(task.searches, p, task.island, SEEDS_BEFORE_SEARCH, kept)
                     task.searches.end_seed[p, task.island] = end
-                    end = SEEDS_BEFORE_SEARCH + wp.abs(kept) + wp.where(kept > 0, FURTHER_SEEDS, FURTHER_SEEDS_OF_WIDE)
+                    end = SEEDS_BEFORE_SEARCH + kept + FURTHER_SEEDS
                     limit_search(task.searches, task.settings, p, task.island, end)
                     end = task.searches.end_seed[p, task.island]
             task.searches.end_seed[p, task.island] = end
@@ -95,8 +94,7 @@ def _search(  # noqa: C901  # it counts the branches of the functions inside as 
 
     The intervals are a tree: FIRST ones, each split in SPLIT, LEVELS deep, searched in depth. All lanes work on one
     problem. The least refused branch of an interval of the last level without a proof becomes a start, and the rest of
-    its interval of level START_LEVEL is left out; the number of these starts is returned, or PROVEN. The number is
-    negative where a start says little about the solution.
+    its interval of level START_LEVEL is left out; the number of these starts is returned, or PROVEN.
     """
     W, JOINTS = source.lanes.width, len(source.arm.arm.dofs)
     InputsRef: Any = reference_to(Inputs)
@@ -137,7 +135,6 @@ def _search(  # noqa: C901  # it counts the branches of the functions inside as 
             stack[k] = k
         tried = int(0)
         kept = int(0)
-        wide = bool(False)
         while waiting > 0 and tried < INTERVALS_MAX:
             taken = wp.min(waiting, W)
             for m in range(W):
@@ -162,9 +159,8 @@ def _search(  # noqa: C901  # it counts the branches of the functions inside as 
                         keep_start(packet, found, m, task, p, kept, middle)
                         kept += 1
                         around = above
-                        wide = wide or not (of_found(found, RADIUS * W + m) <= WIDE)
                         if kept == STARTS:
-                            return wp.where(wide, -kept, kept)
+                            return kept
                     else:
                         nodes[left] = node
                         left += 1
@@ -180,7 +176,7 @@ def _search(  # noqa: C901  # it counts the branches of the functions inside as 
                         waiting += 1
         if waiting == 0 and kept == 0:
             return PROVEN
-        return wp.where(wide, -kept, kept)
+        return kept
 
     return search
 

@@ -141,7 +141,8 @@ def test_both_engines_solve_the_same_problems_of_all_robots():
     for name in CASES:
         _, compiled, staged = outcome(name)
         both = compiled.success & staged.success
-        same = compiled.islands.seed_index[both] == staged.islands.seed_index[both]
+        seeds = compiled.islands.seed_index[both]
+        same = (seeds == staged.islands.seed_index[both]) | (seeds == -1)  # a branch, which the staged engine lacks
         assert same.mean() >= SAME_SEEDS, name
         assert compiled.iterations[both].mean() <= staged.iterations[both].mean() + 0.5, name
 
