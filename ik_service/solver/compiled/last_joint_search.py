@@ -20,7 +20,7 @@ from ik_service.solver.lm.codes import BRANCHES, KEEP_ALL, PROOF_BY_SEARCH, PROO
 from ik_service.solver.lm.ranking import FAILED
 
 SEEDS_BEFORE_SEARCH = 15  # most targets within reach need fewer; no number at which a round of seeds ends
-FURTHER_SEEDS = 240  # drawn ones after starts from intervals: with narrow limits some targets need more than 100
+SEEDS_AFTER_SEARCH = 240  # drawn ones after starts from intervals: with narrow limits some targets need more than 100
 # Intervals of the last joint in a search.
 FIRST, SPLIT_BITS, LEVELS = 8, 2, 5
 SPLIT = 1 << SPLIT_BITS
@@ -78,7 +78,7 @@ def phases_with_search(source: ProofSource, Inputs: Any) -> tuple[Any, Any]:
                 elif kept != 0 and task.starts == 1 and task.settings[BRANCHES] == 1:
                     set_branches(task.searches, p, task.island, SEEDS_BEFORE_SEARCH, kept)
                     task.searches.end_seed[p, task.island] = end
-                    end = SEEDS_BEFORE_SEARCH + kept + FURTHER_SEEDS
+                    end = SEEDS_BEFORE_SEARCH + kept + SEEDS_AFTER_SEARCH
                     limit_search(task.searches, task.settings, p, task.island, end)
                     end = task.searches.end_seed[p, task.island]
             task.searches.end_seed[p, task.island] = end
