@@ -100,7 +100,9 @@ def _entries(column: Column, result: IKResult, *, is_binary: bool) -> Any:
     if column.null == "inf":
         return np.where(np.isinf(values), np.nan, values)
     if column.null == "-1" and np.count_nonzero(values < 0):
-        return np.where(values < 0, None, values).tolist()  # type: ignore[call-overload]
+        entries = values.astype(object)
+        entries[values < 0] = None
+        return entries.tolist()
     return values
 
 

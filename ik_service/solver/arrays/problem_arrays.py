@@ -43,7 +43,7 @@ from objectives import InputError
 
 NAN = wp.constant(float("nan"))
 ARM_JOINTS = 6  # joints of an arm with branches
-BRANCH_NUMBERS = 8 * ARM_JOINTS  # numbers of the branches of an arm; of arms with seven joints one branch is kept
+BRANCH_NUMBERS = 8 * ARM_JOINTS  # numbers of the branches of an arm; six branches of an arm with seven joints fit
 
 
 @wp.struct

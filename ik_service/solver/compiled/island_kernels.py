@@ -202,8 +202,8 @@ class IslandKernels:
         robot, device, collision = self._model.robot, self._model.device, self.collision
         for island, listed, _, rows in self._islands(problems, partition, problem_count):
             for k in proven_targets(self._rows, rows.tolist()):
-                link = self._rows.objectives[k].link  # type: ignore[attr-defined]
-                kernel, own = proof_kernel_of(robot, link, lanes), list[ProofWork]()
+                objective: Any = self._rows.objectives[k]
+                kernel, own = proof_kernel_of(robot, objective.link, lanes), list[ProofWork]()
                 if kernel is not None:
                     task = proof_task(kernel, robot, device)
                     task.limit_lower, task.limit_upper = problems.limits.float64
@@ -212,7 +212,7 @@ class IslandKernels:
                     task.starts = int(len(rows) == self._rows.sizes[k])
                     own.append((kernel, task))
                 if collision is not None and self.checks_collision and collision.has_objects:
-                    task = contact_task(collision, robot, link)
+                    task = contact_task(collision, robot, objective.link)
                     own += [] if task is None else [(contact_kernel(collision.size), task)]
                 for _, task in own:
                     task.problem, task.count = listed
