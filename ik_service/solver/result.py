@@ -97,7 +97,13 @@ def join_results(parts: Sequence[tuple[IKResult, slice]]) -> IKResult:
 
 def replace_by_successes(result: IKResult, problems: NDArray[np.intp], others: IKResult) -> None:
     """Replace the answers of some problems by the successful answers of another result."""
-    own = others.success
+    replace_answers(result, problems, others, others.success)
+
+
+def replace_answers(
+    result: IKResult, problems: NDArray[np.intp], others: IKResult, own: Any = slice(None)
+) -> None:
+    """Replace the answers of some problems by the answers of another result, or by its rows `own`."""
     for name in _NAMES:
         if getattr(result, name) is not None:
             getattr(result, name)[problems[own]] = getattr(others, name)[own]

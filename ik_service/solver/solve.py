@@ -1,6 +1,7 @@
 """Core of a solver: rows, arrays and engine, and one solve from checked arrays to a result."""
 
 import math
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -24,14 +25,14 @@ from ik_service.solver.compiled import island_launches
 from ik_service.solver.compiled.engine import CompiledEngine, LoopClosing
 from ik_service.solver.compiled.island_kernels import why_uncovered
 from ik_service.solver.construction import SolverSetup
-from ik_service.solver.deadline import stopped_after
+from ik_service.solver.deadline import stopped_after, with_time_left
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.reading import check_lines
 from ik_service.solver.given.targets import Target, part_of
 from ik_service.solver.given.worlds import CheckedWorlds
 from ik_service.solver.recorded_launches import NOT_RECORDABLE, PreparedSolve, RecordedLaunches
-from ik_service.solver.result import IKResult, ResultHead, collect_result
+from ik_service.solver.result import IKResult, ResultHead, collect_result, replace_answers
 from ik_service.solver.rows.binding import ConstraintRows, RowKind, release_objective
 from ik_service.solver.rows.layout import RowLayout, row_labels
 from ik_service.solver.staged.engine import StagedEngine
@@ -130,6 +131,8 @@ class SolverCore:
         self.check(batch)
         if self.robot.constraint_names:
             options = self._closing(options)
+        if judged is None and options.solution_count > 1 and self.engine.begins_with_branches(options):
+            return self._solve_from_branches(head, batch, options)
         done = self.run(batch, options, guess=guess)
         if done is None:
             return None
@@ -137,6 +140,24 @@ class SolverCore:
             with DEVICE_LOCK, self._kernels():
                 self.work.verify_given(judged, done[0])
         return collect_result(head, self.work, *done)
+
+    def _solve_from_branches(self, head: ResultHead, batch: Batch, options: SolverOptions) -> IKResult | None:
+        """Find several solutions from the branches of an arm, then by seeds where branches are not all."""
+        began = time.monotonic()
+        done = self.run(batch, options, only_branches=True)
+        if done is None:
+            return None
+        result = replace(collect_result(head, self.work, *done), seeds=options.search_seeds)
+        selection = done[0].selection
+        assert selection is not None  # several solutions have been asked for
+        left = np.flatnonzero(selection.unfinished.read(batch.problem_count))
+        if len(left):
+            part = batch.part(left)
+            with self.data_of(part):
+                searched = self.run(part, with_time_left(options, began))
+            assert searched is not None  # the same numbers were sound before
+            replace_answers(result, left, collect_result(head, self.work, *searched))
+        return result
 
     def _closing(self, options: SolverOptions) -> SolverOptions:
         """Return the options of a solve that closes loops: float32 leaves them open by a micrometre."""
@@ -147,22 +168,32 @@ class SolverCore:
             )
         return replace(options, precision="float64")
 
-    def _settings(self, count: int, options: SolverOptions, worlds: CheckedWorlds | None) -> SolveSettings:
+    def _settings(
+        self, count: int, options: SolverOptions, worlds: CheckedWorlds | None, *, only_branches: bool = False
+    ) -> SolveSettings:
         """Return the settings of a solve: the last ones if nothing has changed."""
-        asked = count, options, worlds is not None
+        asked = count, options, worlds is not None, only_branches
         if self._last is None or asked != self._asked:
-            self._last = self.engine.settings(count, options, checks_collision=worlds is not None)
+            self._last = self.engine.settings(
+                count, options, checks_collision=worlds is not None, only_branches=only_branches
+            )
             self._asked = asked
         return self._last
 
     def run(
-        self, batch: Batch, options: SolverOptions, *, guess: NDArray[Any] | None = None, verdict: bool = True
+        self,
+        batch: Batch,
+        options: SolverOptions,
+        *,
+        guess: NDArray[Any] | None = None,
+        verdict: bool = True,
+        only_branches: bool = False,
     ) -> tuple[PreparedSolve, SolveSettings] | None:
         """Run a solve and leave its answers in the workspace; None where a number is faulty."""
         # `guess` [problems, joint_coord_count] is seed 0 where no start is given. With `verdict` answers in contact
         # count as failed, beside attempts at single islands.
         start, limits = batch.start, batch.limits
-        settings = self._settings(batch.problem_count, options, batch.worlds)
+        settings = self._settings(batch.problem_count, options, batch.worlds, only_branches=only_branches)
         with self._kernels():
             with DEVICE_LOCK:
                 work = self._fitted_workspace(settings, batch.enabled, batch.worlds, verdict=verdict)

@@ -132,6 +132,7 @@ class SolveSettings(NamedTuple):
     # whether seeds are run after the first success: all seeds, or until there are enough solutions
     runs_all_seeds: bool
     float64_finish: bool  # whether answers are finished in float64
+    only_branches: bool = False  # whether the branches of an arm are the only starts
 
     @classmethod
     def of(cls, problem_count: int, seeds: int, options: SolverOptions, *, checks_collision: bool) -> "SolveSettings":

@@ -28,7 +28,7 @@ from ik_service.solver.compiled.island_launches import launches_on
 from ik_service.solver.compiled.proof_kernel import sole_arm
 from ik_service.solver.compiled.solutions import ROUND_SEEDS, SolutionSelection
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.lm.codes import MAX_ITERATIONS, NO_TARGET, STOP
+from ik_service.solver.lm.codes import BRANCHED_SAMPLERS, MAX_ITERATIONS, NO_TARGET, STOP
 from ik_service.solver.recorded_launches import NOT_RECORDABLE, PreparedSolve, RecordedLaunches, RecordedStep
 from ik_service.solver.recording import PartLaunches, Recording, per_problem
 from ik_service.solver.rows.binding import RowKind, is_robot_constraint
@@ -75,13 +75,23 @@ class CompiledEngine:
         self.executor = ThreadPoolExecutor(threads, "ik-solver") if threads > 1 else None
         self.forget()
 
-    def settings(self, problem_count: int, options: SolverOptions, *, checks_collision: bool) -> SolveSettings:
+    def settings(
+        self, problem_count: int, options: SolverOptions, *, checks_collision: bool, only_branches: bool = False
+    ) -> SolveSettings:
         """Return the settings of a solve; InputError for more attempts than can be numbered."""
         # Attempts are numbered if all are kept or a GPU makes them
-        settings = SolveSettings.of(problem_count, options.search_seeds, options, checks_collision=checks_collision)
+        seeds = ROUND_SEEDS if only_branches else options.search_seeds
+        settings = SolveSettings.of(problem_count, seeds, options, checks_collision=checks_collision)
+        settings = settings._replace(only_branches=only_branches)
         if settings.runs_all_seeds or self._numbers_attempts:
             settings.require_numbers()
         return settings
+
+    def begins_with_branches(self, options: SolverOptions) -> bool:
+        """Return whether the branches of an arm may be all solutions, and further seeds are left to another solve."""
+        is_searched = options.best_of is None and options.sampler in BRANCHED_SAMPLERS
+        may_wait = options.solution_count > 1 and options.search_seeds > ROUND_SEEDS
+        return is_searched and may_wait and self.kernels.has_sole_arm
 
     def use_layout(self) -> None:
         """Bind the new arrays of the problems, after these have been replaced."""
@@ -94,7 +104,7 @@ class CompiledEngine:
     def forget(self) -> None:
         """Drop all recordings, because their arrays have been exchanged."""
         self.plans: OrderedDict[tuple[object, ...], Plan] = OrderedDict()  # recorded plans, by their key
-        self._selections: dict[tuple[int, int], SolutionSelection] = {}
+        self._selections: dict[tuple[int, int, bool], SolutionSelection] = {}
         self._choice: SolutionSelection | None = None
         self._joint_q_float64: HostDeviceArray | None = None
 
@@ -218,16 +228,16 @@ class CompiledEngine:
     def _selection(self, work: Workspace, settings: SolveSettings) -> SolutionSelection:
         """Return room for all attempts, large enough: from an earlier solve, or else new."""
         problems, count = work.problems, settings.problem_count
-        wanted = settings.seeds, settings.options.solution_count
+        wanted = settings.seeds, settings.options.solution_count, settings.only_branches
         found = self._selections.pop(wanted, None)
         if found is None or found.capacity < count:
             capacity = min(problems.capacity, 1 << (count - 1).bit_length())
             small = [one for one in self._selections.values() if one.capacity * one.seeds <= KEPT_ATTEMPTS]
-            self._selections = {(one.seeds, one.solutions): one for one in small[1 - SELECTIONS_MAX :]}
+            self._selections = {key: one for key, one in self._selections.items() if one in small[1 - SELECTIONS_MAX :]}
             kept = (None, *self._selections.values())
             for key in [key for key in self.plans if key[0] not in kept]:
                 del self.plans[key]
-            found = SolutionSelection(self._model, problems, capacity, *wanted)
+            found = SolutionSelection(self._model, problems, capacity, *wanted[:2], only_branches=wanted[2])
         self._selections[wanted] = found  # in order of last use
         found.set_order(settings.options.best_of, settings.options.solution_difference)
         if settings.options.best_of == "nearest":

@@ -10,6 +10,7 @@ tolerances and budgets are data: new values compile nothing.
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,17 @@ class IslandKernels:
             raise EngineError(f"The compiled engine does not cover this problem on a GPU: {reason}.")
         data = None if self.collision is None else CollisionData(self._model, Lanes(1))
         return IslandKernels(self._layout, ThreadLaunches(), hard_limits=self._hard_limits, collision=data)
+
+    @cached_property
+    def has_sole_arm(self) -> bool:
+        """Return whether the rows are the pose of one arm with branches in closed form, on a CPU."""
+        if self.launches.in_threads or len(self._rows.objectives) != 1:
+            return False
+        if not proven_targets(self._rows, range(self._rows.count)):
+            return False
+        target: Any = self._rows.objectives[0]
+        kernel = proof_kernel_of(self._model.robot, target.link, Lanes.on_cpu())
+        return kernel is not None and not kernel.is_searched
 
     def data_key(self) -> tuple[object, ...]:
         """Return the array addresses held by recorded launches; a change requires a new recording."""

@@ -41,6 +41,7 @@ class ProofKernel:
     kernel: wp.Kernel
     dofs: tuple[int, ...]  # active DOF of each joint of the arm
     length: float  # length of the arm [m]
+    is_searched: bool  # whether branches are found by a search over a joint
     has_rest: bool = True  # whether phase 1 proves more
 
     def __post_init__(self) -> None:
@@ -69,7 +70,7 @@ def _kernel_of(chain: _RobotLink, lanes: Lanes) -> ProofKernel | None:
     if nominal is None:
         return None
     source = ProofSource(nominal, lanes)
-    return ProofKernel(_proof_kernel(source), nominal.arm.dofs, nominal.arm.length)
+    return ProofKernel(_proof_kernel(source), nominal.arm.dofs, nominal.arm.length, source.is_searched)
 
 
 def proven_targets(rows: Rows, island_rows: Sequence[int]) -> list[int]:

@@ -97,7 +97,8 @@ def _choose_next(
     tries: AttemptArrays,
     nisland: wp.array[wp.int32],  # [1 or problems]
     # order
-    number: int,  # number of the chosen solution, from 0
+    first: int,  # number of the first solution to choose, from 0
+    end: int,  # and of the first one after the last; a single one where a problem has several threads
     order: wp.array[wp.int32],  # [2]: order, number of solutions
     difference: wp.array[float],  # [1]
 ):
@@ -105,11 +106,12 @@ def _choose_next(
     line = wp.min(p, nisland.shape[0] - 1)
     for island in range(nisland[line]):
         last = wp.int64(0)
-        if number > 0:
-            last = tries.choice[p, island, number - 1]
-        best = int(NO_SEED)
-        least = float(TAKEN)
-        if last < UNRANKED:
+        if first > 0:
+            last = tries.choice[p, island, first - 1]
+        number = int(first)
+        while number < end and last < UNRANKED:
+            best = int(NO_SEED)
+            least = float(TAKEN)
             for s in range(wp.tid() % lanes, tries.made[p], lanes):
                 row = p * settings[SEEDS] + s
                 value = float(0.0)
@@ -122,8 +124,10 @@ def _choose_next(
                 if value < least:
                     best = s
                     least = value
-        if best != NO_SEED:
-            wp.atomic_min(tries.choice, p, island, number, value_rank(best, least))
+            if best != NO_SEED:
+                wp.atomic_min(tries.choice, p, island, number, value_rank(best, least))
+            last = tries.choice[p, island, number]
+            number += 1
 
 
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
@@ -213,6 +217,7 @@ def _begin_round(
     # round
     first: int,  # its first seed
     size: int,
+    only_branches: int,  # 1: no other seeds
     order: wp.array[wp.int32],  # [2]: order, number of solutions
     difference: wp.array[float],  # [1]
     tries: AttemptArrays,
@@ -221,12 +226,15 @@ def _begin_round(
     found: wp.array2d[wp.int32],  # [problems, trees]: solutions of each island in the rounds before
     newest: wp.array2d[wp.int32],  # [problems, trees]: number of seeds up to the last solution
     searches: Searches,
+    unfinished_out: wp.array[wp.int32],  # [problems]: 1 if an island's attempts go on
 ):
     p = first_problem(settings, part, parts) + wp.tid()
     line = wp.min(p, nisland.shape[0] - 1)
     end = wp.min(first + size, settings[SEEDS])
     if first == 0:
         tries.made[p] = 0
+    made = tries.made[p]
+    unfinished_out[p] = 0
     for island in range(nisland[line]):
         if first == 0:
             found[p, island] = 0
@@ -237,19 +245,24 @@ def _begin_round(
         branches_end = first_branch(searches, p, island) + sole_branches(searches, p, island)
         of_branches = ends == branches_end and first == size and sole_branches(searches, p, island) > 0
         if ends == first or of_branches:  # not stopped before
-            note_solutions(tries, p, line, island, settings[SEEDS], before, first, order, difference, found, newest)
+            last = wp.min(first, made)
+            note_solutions(tries, p, line, island, settings[SEEDS], before, last, order, difference, found, newest)
             has_all = of_branches and found[p, island] > 0
             if has_all:
                 has_all = has_all_branches(tries, searches, p, island, settings[SEEDS])
             if found[p, island] < order[1] and first - newest[p, island] < NO_NEW_SEEDS and not has_all:
+                unfinished_out[p] = 1
                 searches.next_seed[p, island] = wp.min(ends, first)
                 searches.end_seed[p, island] = end
                 if searches.proof[p, island] > 0:  # out of reach: one attempt, as without further solutions
                     searches.end_seed[p, island] = 1
-                elif first == 0 and end < settings[SEEDS] and sole_branches(searches, p, island) > 0:
-                    searches.end_seed[p, island] = branches_end  # where these suffice
-                tries.made[p] = end
-    for s in range(first, tries.made[p]):
+                elif first == 0 and (only_branches == 1 or end < settings[SEEDS]):
+                    if only_branches == 1 or sole_branches(searches, p, island) > 0:
+                        searches.end_seed[p, island] = branches_end  # where these suffice
+                tries.made[p] = wp.max(tries.made[p], searches.end_seed[p, island])
+        elif only_branches == 1 and sole_branches(searches, p, island) == 0 and searches.proof[p, island] == 0:
+            unfinished_out[p] = 1
+    for s in range(made, tries.made[p]):
         row = p * settings[SEEDS] + s
         for c in range(tries.kind.shape[0]):
             tries.attempts.joint_q[row, c] = tries.start_joint_q[p, c]
@@ -260,12 +273,18 @@ def _begin_round(
 class SolutionSelection:
     """Room for all attempts of all problems, and the launches of the choice among them."""
 
-    def __init__(self, model: DeviceModel, problems: Problems, capacity: int, seeds: int, solutions: int) -> None:
+    def __init__(
+        self,
+        model: DeviceModel,
+        problems: Problems,
+        capacity: int,  # problems with room
+        seeds: int,  # attempts at each problem
+        solutions: int,  # distinct solutions requested of each
+        *,
+        only_branches: bool,  # whether no seeds other than branches are tried
+    ) -> None:
         device, trees = model.device, model.robot.trees.ntree
-        # capacity: problems with room
-        # seeds: attempts at each problem
-        # solutions: distinct solutions requested of each
-        self.capacity, self.seeds, self.solutions = capacity, seeds, solutions
+        self.capacity, self.seeds, self.solutions, self.only_branches = capacity, seeds, solutions, only_branches
         self._device, self._problems = device, problems
         # the attempts; attempt s of problem p is in line `p * seeds + s`
         self.attempts = allocate_attempts(capacity * seeds, model.joint_coord_count, trees, device)
@@ -274,6 +293,8 @@ class SolutionSelection:
         # number of the branch of each solution, [capacity, solutions], and whether there are no others, [capacity]
         self.branch = HostDeviceArray((capacity, solutions), wp.int32, device)
         self.complete = HostDeviceArray((capacity,), wp.int32, device)
+        # whether further seeds may lead to further solutions, [capacity]
+        self.unfinished = HostDeviceArray((capacity,), wp.int32, device)
         self._order = HostDeviceArray((2,), wp.int32, device, per_problem=False)
         self._difference = HostDeviceArray((1,), wp.float32, device, per_problem=False)
         self._made = wp.zeros(capacity, dtype=wp.int32, device=device)
@@ -327,10 +348,18 @@ class SolutionSelection:
         problems = self._problems
         tries, further = self._tries(partition), [self._found, self._newest, problems.searches]
         order = [self._order.device, self._difference.device]
+        which = [problems.settings, part, parts]
+        further += [self.unfinished.device]
+
+        def begin(first: int) -> PartLaunches:
+            inputs = [*which, first, size, int(self.only_branches), *order, tries, partition.device_nisland, *further]
+            return PartLaunches([self._record(_begin_round, inputs)])
+
         steps = [PartLaunches([self._order.push, self._difference.push])]
         for first in range(0, self.seeds, size):
-            inputs = [problems.settings, part, parts, first, size, *order, tries, partition.device_nisland, *further]
-            steps += [PartLaunches([self._record(_begin_round, inputs)]), attempts(part, parts)]
+            steps += [begin(first), attempts(part, parts)]
+        if self.only_branches:
+            steps += [begin(size), PartLaunches([self.unfinished.fetch])]
         return PartLaunches.joined(steps)
 
     def record_choice(self, partition: Partition, part: int, parts: int) -> PartLaunches:
@@ -341,7 +370,10 @@ class SolutionSelection:
         turn = self._record(_turn_attempts, [*which, lanes, self._problems.turns, *islands], lanes)
         given = [*which, lanes, *islands]
         order = [self._order.device, self._difference.device]
-        choose = [self._record(_choose_next, [*given, k, *order], lanes) for k in range(self.solutions)]
+        size = 1 if lanes > 1 else self.solutions
+        choose = [
+            self._record(_choose_next, [*given, k, k + size, *order], lanes) for k in range(0, self.solutions, size)
+        ]
         results = self.solution_count, self.branch, self.complete
         outputs = [self._found, *(one.device for one in results)]
         end = self._record(_end_choice, [*which, *islands, self._difference.device, self._problems.searches, *outputs])
