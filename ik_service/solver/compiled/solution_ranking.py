@@ -28,7 +28,7 @@ TAKEN = wp.constant(1.0e30)  # value of an attempt without success, or too near 
 @typing.no_type_check
 def wrapped(angle: float):
     """Return an angle on the turn around zero."""
-    return angle - FULL_TURN * wp.round(angle / FULL_TURN)
+    return angle - FULL_TURN * wp.rint(angle / FULL_TURN)
 
 
 @wp.struct
@@ -54,11 +54,23 @@ class AttemptArrays:
 @wp.func
 @typing.no_type_check
 def island_distance(
-    tries: AttemptArrays, a: wp.array2d[float], i: int, b: wp.array2d[float], j: int, line: int, island: int, wrap: bool
+    tries: AttemptArrays,
+    a: wp.array2d[float],
+    i: int,
+    b: wp.array2d[float],
+    j: int,
+    line: int,
+    island: int,
+    wrap: bool,
+    enough: float,
 ):
-    """Return the largest joint change of an island between two configurations [m or rad]; with `wrap`, modulo turns."""
+    """Return the largest joint change of an island between two configurations [m or rad]; with `wrap`, modulo turns.
+
+    The first change above `enough` is returned.
+    """
     largest = float(0.0)
-    for c in range(tries.kind.shape[0]):
+    c = int(0)
+    while c < tries.kind.shape[0] and largest <= enough:
         tree = tries.coordinate_tree[c]
         if tree >= 0 and tries.kind[c] != QUATERNION_REST:
             if tries.tree_island[line, tree] == island:
@@ -71,6 +83,7 @@ def island_distance(
                         dot += a[i, c + m] * b[j, c + m]
                     gap = 2.0 * wp.acos(wp.min(wp.abs(dot), 1.0))
                 largest = wp.max(largest, wp.abs(gap))
+        c += 1
     return largest
 
 
@@ -84,8 +97,10 @@ def is_distinct(
     distinct = bool(True)
     for k in range(count):
         other = p * seeds + tries.chosen[p, island, k]
-        gap = island_distance(tries, joint_q, p * seeds + s, joint_q, other, line, island, True)
-        distinct = distinct and gap > difference
+        if distinct:
+            row = p * seeds + s
+            gap = island_distance(tries, joint_q, row, joint_q, other, line, island, True, difference)
+            distinct = gap > difference
     return distinct
 
 
@@ -108,7 +123,7 @@ def attempt_value(tries: AttemptArrays, p: int, row: int, line: int, island: int
             value = tries.attempts.cost[row, island]
         elif order == BY_DISTANCE:
             joint_q, given = tries.attempts.joint_q, tries.given_joint_q
-            value = island_distance(tries, joint_q, row, given, p, line, island, False)
+            value = island_distance(tries, joint_q, row, given, p, line, island, False, TAKEN)
     return value
 
 
@@ -119,7 +134,7 @@ def value_left(tries: AttemptArrays, row: int, line: int, island: int, chosen: i
     joint_q = tries.attempts.joint_q
     value = tries.value[row, island]
     if value < TAKEN:
-        if not island_distance(tries, joint_q, row, joint_q, chosen, line, island, True) > difference:
+        if not island_distance(tries, joint_q, row, joint_q, chosen, line, island, True, difference) > difference:
             value = TAKEN
     return value
 
@@ -154,27 +169,36 @@ def has_all_branches(tries: AttemptArrays, searches: Searches, p: int, island: i
 
 @wp.func
 @typing.no_type_check
+def is_of_branch(tries: AttemptArrays, searches: Searches, p: int, k: int, row: int, most: float):
+    """Return whether the attempt in a row differs by at most `most` from the start of branch k, modulo turns."""
+    joints = tries.arm_column.shape[0]
+    near = bool(True)
+    j = int(0)
+    while j < joints and near:
+        gap = tries.attempts.joint_q[row, tries.arm_column[j]] - searches.branch_joint_q[p, 0, k * joints + j]
+        near = wp.abs(wrapped(gap)) <= most
+        j += 1
+    return near
+
+
+@wp.func
+@typing.no_type_check
 def has_all_solutions(tries: AttemptArrays, searches: Searches, p: int, seeds: int, chosen: int, difference: float):
     """Return whether each exact solution of a single island is within `difference` of a chosen one, or blocked.
 
     A solution is within `branch_radius` of the start of its branch; joints are compared modulo turns.
     """
-    joints = tries.arm_column.shape[0]
-    found = joints > 0 and has_all_branches(tries, searches, p, 0, seeds)
+    found = tries.arm_column.shape[0] > 0 and has_all_branches(tries, searches, p, 0, seeds)
     most = difference - searches.branch_radius[p, 0]
     k = int(0)
     while k < sole_branches(searches, p, 0) and found:
         if tries.attempts.rank[p * seeds + first_branch(searches, p, 0) + k, 0] < IMPRECISE:
-            m = int(0)
-            j = int(0)
-            while m < chosen and j < joints:
-                start = searches.branch_joint_q[p, 0, k * joints + j]
-                q = tries.attempts.joint_q[p * seeds + tries.chosen[p, 0, m], tries.arm_column[j]]
-                j += 1
-                if not (wp.abs(wrapped(q - start)) <= most):
-                    j = int(0)
-                    m += 1
-            found = m < chosen
+            found = bool(False)
+            m = int(-1)
+            while m < chosen and not found:
+                solution = wp.where(m < 0, wp.min(k, chosen - 1), m)  # most often that of branch k
+                found = is_of_branch(tries, searches, p, k, p * seeds + tries.chosen[p, 0, wp.max(solution, 0)], most)
+                m += 1
         k += 1
     return found
 
