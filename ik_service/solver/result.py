@@ -162,31 +162,23 @@ def _with_solutions(
 ) -> IKResult:
     """Add the solutions, each verified; if the first fails, the first that succeeds becomes the answer."""
     # The first is chosen in float32: an error near the tolerance may round to the other side
-    selection, count, wanted = prepared.selection, settings.problem_count, settings.options.solution_count
-    columns = work.verification.columns
+    selection, count = prepared.selection, settings.problem_count
     assert selection is not None  # several solutions have been asked for
-    solutions = np.full((count, wanted, head.robot.joint_coord_count), np.nan, result.joint_q.dtype)
-    of_choice, branch = selection.branch.read(count), np.full((count, wanted), -1, np.int32)
-    found = np.maximum(selection.solution_count.read(count), 1)  # without a joint to move there is still one answer
-    number, answer = np.zeros(count, np.int32), np.zeros(count, np.int32)
-
-    def verify(which: NDArray[np.int32]) -> None:
-        with DEVICE_LOCK, KernelsFor():
-            selection.take(prepared.partition, which)
+    found = selection.solution_count.read(count)
+    with DEVICE_LOCK, KernelsFor():
+        for k in range(max(int(found.max(initial=1)), 1)):
+            selection.take(prepared.partition, np.full(count, k, np.int32))
+            if k > 0:
+                work.verify(prepared, count)
+            selection.keep(work.verification.columns, count)
+        first = selection.first_kept.read(count)
+        if first.any():
+            selection.take(prepared.partition, first)
             work.verify(prepared, count)
-
-    for k in range(int(found.max(initial=1))):
-        if k > 0:
-            verify(np.full(count, k, np.int32))
-        good = np.flatnonzero((found > k) & columns["success"].read(count))
-        answer[good[number[good] == 0]] = k
-        solutions[good, number[good]] = columns["joint_q"].read(count)[good]
-        branch[good, number[good]] = of_choice[good, k]
-        number[good] += 1
-    if answer.any():
-        verify(answer)
+    if first.any():
         alone = settings._replace(options=replace(settings.options, solutions=1))
         result = collect_result(head, work, prepared, alone)
-    complete = (selection.complete.read(count) == 1) & (number == selection.solution_count.read(count))
-    columns_of_solutions = {"solution_count": number, "branch": branch, "complete": complete}
-    return replace(result, solutions=head.order.coordinates_of(solutions), **columns_of_solutions)
+    number, solutions = selection.kept.read(count), selection.kept_joint_q.read(count)
+    columns = {"solution_count": number, "branch": selection.kept_branch.read(count)}
+    columns["complete"] = (selection.complete.read(count) == 1) & (number == found)
+    return replace(result, solutions=head.order.coordinates_of(solutions), **columns)

@@ -8,7 +8,7 @@ seeds, in rounds, until there are enough or none is new
 """
 
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -209,6 +209,45 @@ def _take(
 
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
 @typing.no_type_check
+def _keep_verified(
+    # part
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # solutions
+    number: wp.array[wp.int32],  # [problems]: verified solution; from 0, one after the other
+    solution_count: wp.array[wp.int32],  # [problems]
+    branch: wp.array2d[wp.int32],  # [problems, solutions]
+    # its verdict
+    success: wp.array[wp.bool],  # [problems]
+    joint_q: wp.array2d[float],  # [problems, joint_coord_count]
+    # in and out
+    kept: wp.array[wp.int32],  # [problems]: number of solutions with success
+    answer: wp.array[wp.int32],  # [problems]: the first of them
+    kept_branch: wp.array2d[wp.int32],  # [problems, solutions]
+    kept_joint_q: wp.array3d[float],  # [problems, solutions, joint_coord_count]
+):
+    p = first_problem(settings, part, parts) + wp.tid()
+    k = number[p]
+    if k == 0:
+        kept[p] = 0
+        answer[p] = 0
+        for m in range(kept_branch.shape[1]):
+            kept_branch[p, m] = -1
+            for c in range(joint_q.shape[1]):
+                kept_joint_q[p, m, c] = wp.nan
+    if success[p] and k < wp.max(solution_count[p], 1):  # without a joint to move there is still one answer
+        place = kept[p]
+        if place == 0:
+            answer[p] = k
+        kept_branch[p, place] = branch[p, k]
+        for c in range(joint_q.shape[1]):
+            kept_joint_q[p, place, c] = joint_q[p, c]
+        kept[p] = place + 1
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
 def _begin_round(
     # part
     settings: wp.array[wp.int32],
@@ -293,6 +332,10 @@ class SolutionSelection:
         # number of the branch of each solution, [capacity, solutions], and whether there are no others, [capacity]
         self.branch = HostDeviceArray((capacity, solutions), wp.int32, device)
         self.complete = HostDeviceArray((capacity,), wp.int32, device)
+        # of the solutions that pass the verdict: number, first one, branches and configurations
+        self.kept, self.first_kept = (HostDeviceArray((capacity,), wp.int32, device) for _ in range(2))
+        self.kept_branch = HostDeviceArray((capacity, solutions), wp.int32, device)
+        self.kept_joint_q = HostDeviceArray((capacity, solutions, model.joint_coord_count), wp.float32, device)
         # whether further seeds may lead to further solutions, [capacity]
         self.unfinished = HostDeviceArray((capacity,), wp.int32, device)
         self._order = HostDeviceArray((2,), wp.int32, device, per_problem=False)
@@ -311,6 +354,7 @@ class SolutionSelection:
         self._arm_column: wp.array[Any] = wp.zeros(0, dtype=wp.int32, device=device)
         self._arm_length = 0.0
         self._taking: tuple[Partition, Recording] | None = None
+        self._keeping: tuple[wp.array[Any], Recording] | None = None
         self._kind: wp.array[Any] = wp.array(coordinate_kinds(model), dtype=wp.int32, device=device)
         tree = model.robot.trees.coordinate_treeid.astype(np.int32)
         self._coordinate_tree: wp.array[Any] = wp.array(tree, dtype=wp.int32, device=device)
@@ -394,6 +438,17 @@ class SolutionSelection:
             steps = PartLaunches([self._number.push, launch])
             self._taking = partition, Recording(self._device, lambda part, parts: steps, waits=False)
         self._taking[1].prepare(len(number))()
+
+    def keep(self, verdict: Mapping[str, HostDeviceArray], count: int) -> None:
+        """Keep the solution last taken where it passes its verdict."""
+        success, joint_q = (verdict[name].device for name in ("success", "joint_q"))
+        if self._keeping is None or self._keeping[0] is not success:
+            kept = self.kept, self.first_kept, self.kept_branch, self.kept_joint_q
+            of_choice = [one.device for one in (self._number, self.solution_count, self.branch)]
+            inputs = [self._problems.settings, 0, 1, *of_choice, success, joint_q, *(one.device for one in kept)]
+            steps = PartLaunches([self._record(_keep_verified, inputs), *(one.fetch for one in kept)])
+            self._keeping = success, Recording(self._device, lambda part, parts: steps)
+        self._keeping[1].prepare(count)()
 
     def _record(self, kernel: Any, inputs: list[Any], lanes: int = 1) -> Step:
         return per_problem(wp.launch(kernel, 1, inputs, device=self._device, record_cmd=True), lanes)
