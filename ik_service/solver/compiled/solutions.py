@@ -32,11 +32,12 @@ from ik_service.solver.compiled.solution_ranking import (
     coordinate_kinds,
     has_all_branches,
     has_all_solutions,
+    is_distinct,
     note_solutions,
     value_left,
 )
 from ik_service.solver.lm.codes import SEEDS
-from ik_service.solver.lm.ranking import UNRANKED, seed_of, value_rank
+from ik_service.solver.lm.ranking import IMPRECISE, IN_CONTACT, UNRANKED, seed_of, value_rank
 from ik_service.solver.recording import PartLaunches, Recording, Step, per_problem
 from objectives import InputError
 
@@ -175,6 +176,58 @@ def _end_choice(
 
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
 @typing.no_type_check
+def _choose_branches(
+    # part
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # attempts from the branches of one arm, and from the start if one is given
+    tries: AttemptArrays,
+    # out, as of `_end_choice`
+    difference: wp.array[float],  # [1]
+    searches: Searches,
+    found_out: wp.array2d[wp.int32],
+    solution_count_out: wp.array[wp.int32],
+    branch_out: wp.array2d[wp.int32],
+    complete_out: wp.array[wp.int32],
+    unfinished_out: wp.array[wp.int32],  # [problems]: 1 if further seeds may lead to further solutions
+):
+    """Choose the solutions as the other kernels do where all branches lead to solutions, or are blocked."""
+    p = first_problem(settings, part, parts) + wp.tid()
+    row = p * settings[SEEDS]
+    line = wp.min(p, tries.tree_island.shape[0] - 1)
+    count = int(0)
+    finished = has_all_branches(tries, searches, p, 0, settings[SEEDS])
+    s = int(0)
+    while s < tries.made[p] and finished:
+        rank = tries.attempts.rank[row + s, 0]
+        if rank < IMPRECISE:
+            if count < branch_out.shape[1]:
+                if is_distinct(tries, p, line, 0, settings[SEEDS], s, count, difference[0]):
+                    tries.chosen[p, 0, count] = s
+                    count += 1
+        elif rank < IN_CONTACT:
+            finished = bool(False)  # a rank by more than the seed
+        s += 1
+    proven = searches.proof[p, 0] > 0
+    finished = finished and count > 0
+    if not finished:
+        count = 0
+        tries.chosen[p, 0, 0] = 0
+    fits = count < branch_out.shape[1] or sole_branches(searches, p, 0) <= count
+    all_found = finished and fits and has_all_solutions(tries, searches, p, settings[SEEDS], count, difference[0])
+    found_out[p, 0] = count
+    solution_count_out[p] = count
+    complete_out[p] = wp.where(proven or all_found, 1, 0)
+    unfinished_out[p] = wp.where(proven or finished, 0, 1)
+    for k in range(branch_out.shape[1]):
+        branch_out[p, k] = -1
+        if k < count:
+            branch_out[p, k] = number_of_branch(searches, p, 0, branch_of_seed(searches, p, 0, tries.chosen[p, 0, k]))
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
 def _take(
     # part
     settings: wp.array[wp.int32],
@@ -256,7 +309,7 @@ def _begin_round(
     # round
     first: int,  # its first seed
     size: int,
-    only_branches: int,  # 1: no other seeds
+    only_branches: int,  # 1: no other seeds, in a single round
     order: wp.array[wp.int32],  # [2]: order, number of solutions
     difference: wp.array[float],  # [1]
     tries: AttemptArrays,
@@ -265,7 +318,6 @@ def _begin_round(
     found: wp.array2d[wp.int32],  # [problems, trees]: solutions of each island in the rounds before
     newest: wp.array2d[wp.int32],  # [problems, trees]: number of seeds up to the last solution
     searches: Searches,
-    unfinished_out: wp.array[wp.int32],  # [problems]: 1 if an island's attempts go on
 ):
     p = first_problem(settings, part, parts) + wp.tid()
     line = wp.min(p, nisland.shape[0] - 1)
@@ -273,7 +325,6 @@ def _begin_round(
     if first == 0:
         tries.made[p] = 0
     made = tries.made[p]
-    unfinished_out[p] = 0
     for island in range(nisland[line]):
         if first == 0:
             found[p, island] = 0
@@ -290,7 +341,6 @@ def _begin_round(
             if has_all:
                 has_all = has_all_branches(tries, searches, p, island, settings[SEEDS])
             if found[p, island] < order[1] and first - newest[p, island] < NO_NEW_SEEDS and not has_all:
-                unfinished_out[p] = 1
                 searches.next_seed[p, island] = wp.min(ends, first)
                 searches.end_seed[p, island] = end
                 if searches.proof[p, island] > 0:  # out of reach: one attempt, as without further solutions
@@ -299,8 +349,6 @@ def _begin_round(
                     if only_branches == 1 or sole_branches(searches, p, island) > 0:
                         searches.end_seed[p, island] = branches_end  # where these suffice
                 tries.made[p] = wp.max(tries.made[p], searches.end_seed[p, island])
-        elif only_branches == 1 and sole_branches(searches, p, island) == 0 and searches.proof[p, island] == 0:
-            unfinished_out[p] = 1
     for s in range(made, tries.made[p]):
         row = p * settings[SEEDS] + s
         for c in range(tries.kind.shape[0]):
@@ -392,23 +440,23 @@ class SolutionSelection:
         problems = self._problems
         tries, further = self._tries(partition), [self._found, self._newest, problems.searches]
         order = [self._order.device, self._difference.device]
-        which = [problems.settings, part, parts]
-        further += [self.unfinished.device]
-
-        def begin(first: int) -> PartLaunches:
-            inputs = [*which, first, size, int(self.only_branches), *order, tries, partition.device_nisland, *further]
-            return PartLaunches([self._record(_begin_round, inputs)])
-
+        only_branches = int(self.only_branches)
         steps = [PartLaunches([self._order.push, self._difference.push])]
         for first in range(0, self.seeds, size):
-            steps += [begin(first), attempts(part, parts)]
-        if self.only_branches:
-            steps += [begin(size), PartLaunches([self.unfinished.fetch])]
+            inputs = [problems.settings, part, parts, first, size, only_branches, *order, tries]
+            inputs += [partition.device_nisland, *further]
+            steps += [PartLaunches([self._record(_begin_round, inputs)]), attempts(part, parts)]
         return PartLaunches.joined(steps)
 
     def record_choice(self, partition: Partition, part: int, parts: int) -> PartLaunches:
         """Record the launches of the choice of solutions; the first becomes the answer."""
         which, tries = [self._problems.settings, part, parts], self._tries(partition)
+        take = self._record(_take, [*which, self._first, *self._of_solutions(partition, tries)])
+        results = self.solution_count, self.branch, self.complete
+        outputs = [self._difference.device, self._problems.searches, self._found, *(one.device for one in results)]
+        if self.only_branches:
+            choose = self._record(_choose_branches, [*which, tries, *outputs, self.unfinished.device])
+            return PartLaunches([choose, take, *(one.fetch for one in (*results, self.unfinished))])
         lanes, islands = LANES_ON_GPUS if self._device.is_cuda else 1, [tries, partition.device_nisland]
         begin = self._record(_begin_choice, [*which, *islands])
         turn = self._record(_turn_attempts, [*which, lanes, self._problems.turns, *islands], lanes)
@@ -418,10 +466,7 @@ class SolutionSelection:
         choose = [
             self._record(_choose_next, [*given, k, k + size, *order], lanes) for k in range(0, self.solutions, size)
         ]
-        results = self.solution_count, self.branch, self.complete
-        outputs = [self._found, *(one.device for one in results)]
-        end = self._record(_end_choice, [*which, *islands, self._difference.device, self._problems.searches, *outputs])
-        take = self._record(_take, [*which, self._first, *self._of_solutions(partition, tries)])
+        end = self._record(_end_choice, [*which, *islands, *outputs])
         return PartLaunches([begin, turn, *choose, end, take, *(one.fetch for one in results)])
 
     def found(self, count: int) -> NDArray[np.int32]:
