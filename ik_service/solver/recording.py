@@ -128,6 +128,24 @@ class Recording:
             wait(self._device)
 
 
+class KeptRecording:
+    """A recording on one thread, made again where an object it depends on has been replaced."""
+
+    def __init__(self) -> None:
+        self._of: Sequence[object] = ()
+        self._recording: Recording | None = None
+
+    def prepare(
+        self, of: Sequence[object], device: wp.Device, record: Callable[[], PartLaunches], count: int, **options: bool
+    ) -> Replay:
+        """Return the replay for a number of problems; `of`: these objects, `record` makes the launches."""
+        is_same = len(of) == len(self._of) and all(one is other for one, other in zip(of, self._of, strict=True))
+        if self._recording is None or not is_same:
+            launches = record()
+            self._of, self._recording = tuple(of), Recording(device, lambda part, parts: launches, **options)
+        return self._recording.prepare(count)
+
+
 def part_count(problem_count: int, threads: int) -> int:
     """Return the number of parts: one if there are too few problems for several threads."""
     return threads if problem_count >= threads * PART_MIN else 1

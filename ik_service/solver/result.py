@@ -167,10 +167,10 @@ def _with_solutions(
     found = selection.solution_count.read(count)
     with DEVICE_LOCK, KernelsFor():
         for k in range(max(int(found.max(initial=1)), 1)):
-            selection.take(prepared.partition, np.full(count, k, np.int32))
-            if k > 0:
+            if k > 0 and not selection.only_branches:
+                selection.take(prepared.partition, np.full(count, k, np.int32))
                 work.verify(prepared, count)
-            selection.keep(work.verification.columns, count)
+            selection.keep(work, prepared.partition, k, count, judges=k > 0 and selection.only_branches)
         first = selection.first_kept.read(count)
         if first.any():
             selection.take(prepared.partition, first)

@@ -4,6 +4,7 @@ read -> (staged: discovery of islands, batch of attempts | compiled: kernels of 
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from ik_service.solver.arrays.problem_arrays import BestAttempts, Problems, Sear
 from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.targets import Target
 from ik_service.solver.recorded_launches import PreparedSolve, RecordedLaunches, RecordedStep
-from ik_service.solver.recording import PartLaunches, Recording, per_problem, without_count
+from ik_service.solver.recording import KeptRecording, PartLaunches, Recording, per_problem, without_count
 from ik_service.solver.rows.layout import RowLayout
 from ik_service.solver.rows.weights import IslandScales, TargetWeights, weights_on_device
 from ik_service.solver.verdict.verification import Verification
@@ -65,7 +66,7 @@ class Workspace:
         """Drop all recordings, because their arrays have been exchanged."""
         self._reading = Recording(self._model.device, self.record_read)
         self._discovery_key: tuple[object, ...] = ()
-        self._verifying: tuple[tuple[object, ...], Recording] | None = None
+        self._verifying = KeptRecording()
 
     def use_layout(self, layout: RowLayout) -> None:
         """Make room for the islands of these rows, and drop all recordings."""
@@ -144,11 +145,15 @@ class Workspace:
     def verify(self, prepared: PreparedSolve, count: int) -> None:
         """Verify the best attempts; the recording is kept while the same solve is verified again."""
         finished = prepared.joint_q_float64
-        of = prepared.partition, finished, self.problems.limits, self.verification.collision
-        if self._verifying is None or any(one is not other for one, other in zip(of, self._verifying[0], strict=True)):
-            launches = self.record_verify(prepared.partition, None if finished is None else finished.device, 0, 1)
-            self._verifying = of, Recording(self._model.device, lambda part, parts: launches)
-        self._verifying[1].prepare(count)()
+        answers = None if finished is None else finished.device
+        record = partial(self.record_verify, prepared.partition, answers, 0, 1)
+        of = prepared.partition, finished, *self.verified_with
+        self._verifying.prepare(of, self._model.device, record, count)()
+
+    @property
+    def verified_with(self) -> tuple[object, ...]:
+        """The objects whose arrays are read by recorded launches of a verdict; they may be replaced."""
+        return self.problems.limits, self.problems.turns, *self.verification.collision_arrays
 
     def verify_given(self, joint_q: NDArray[Any], prepared: PreparedSolve) -> None:
         """Verify configurations [problems, joint_coord_count] in place of the answers of a solve."""

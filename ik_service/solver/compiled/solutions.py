@@ -8,7 +8,8 @@ seeds, in rounds, until there are enough or none is new
 """
 
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,8 @@ from ik_service.solver.compiled.solution_ranking import (
 )
 from ik_service.solver.lm.codes import SEEDS
 from ik_service.solver.lm.ranking import IMPRECISE, IN_CONTACT, UNRANKED, seed_of, value_rank
-from ik_service.solver.recording import PartLaunches, Recording, Step, per_problem
+from ik_service.solver.recording import KeptRecording, PartLaunches, Step, per_problem
+from ik_service.solver.workspace import Workspace
 from objectives import InputError
 
 ROUND_SEEDS = 16  # of a round, for solutions in the order of seeds
@@ -262,6 +264,31 @@ def _take(
 
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
 @typing.no_type_check
+def _place(
+    # part
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # solutions of one arm
+    number: wp.array[wp.int32],  # [problems]: solution to place; the last of a problem with fewer
+    tries: AttemptArrays,
+    found: wp.array2d[wp.int32],  # [problems, trees]
+    turns: Turns,
+    # out
+    joint_q_out: wp.array2d[float],  # [problems, joint_coord_count]
+    judged_q_out: wp.array2d[wp.float64],  # [problems, joint_coord_count]; exactly the same values
+):
+    p = first_problem(settings, part, parts) + wp.tid()
+    row = p * settings[SEEDS] + tries.chosen[p, 0, wp.max(wp.min(number[p], found[p, 0] - 1), 0)]
+    for c in range(joint_q_out.shape[1]):
+        joint_q_out[p, c] = tries.attempts.joint_q[row, c]
+    turn_towards_start(turns, settings, tries.start_joint_q, p, joint_q_out, p)
+    for c in range(joint_q_out.shape[1]):
+        judged_q_out[p, c] = wp.float64(joint_q_out[p, c])
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
 def _keep_verified(
     # part
     settings: wp.array[wp.int32],
@@ -401,8 +428,7 @@ class SolutionSelection:
         self._given = HostDeviceArray((capacity, model.joint_coord_count), wp.float32, device)
         self._arm_column: wp.array[Any] = wp.zeros(0, dtype=wp.int32, device=device)
         self._arm_length = 0.0
-        self._taking: tuple[Partition, Recording] | None = None
-        self._keeping: tuple[wp.array[Any], Recording] | None = None
+        self._taking, self._keeping = KeptRecording(), (KeptRecording(), KeptRecording())
         self._kind: wp.array[Any] = wp.array(coordinate_kinds(model), dtype=wp.int32, device=device)
         tree = model.robot.trees.coordinate_treeid.astype(np.int32)
         self._coordinate_tree: wp.array[Any] = wp.array(tree, dtype=wp.int32, device=device)
@@ -477,23 +503,31 @@ class SolutionSelection:
     def take(self, partition: Partition, number: NDArray[np.int32]) -> None:
         """Make solution `number` [problems], from 0, the answer; the last solution of an island with fewer."""
         self._number.host[: len(number)] = number
-        if self._taking is None or self._taking[0] is not partition:
-            rest = self._of_solutions(partition, self._tries(partition))
-            launch = self._record(_take, [self._problems.settings, 0, 1, self._number.device, *rest])
-            steps = PartLaunches([self._number.push, launch])
-            self._taking = partition, Recording(self._device, lambda part, parts: steps, waits=False)
-        self._taking[1].prepare(len(number))()
+        record = partial(self._record_taking, partition)
+        self._taking.prepare((partition,), self._device, record, len(number), waits=False)()
 
-    def keep(self, verdict: Mapping[str, HostDeviceArray], count: int) -> None:
-        """Keep the solution last taken where it passes its verdict."""
-        success, joint_q = (verdict[name].device for name in ("success", "joint_q"))
-        if self._keeping is None or self._keeping[0] is not success:
-            kept = self.kept, self.first_kept, self.kept_branch, self.kept_joint_q
-            of_choice = [one.device for one in (self._number, self.solution_count, self.branch)]
-            inputs = [self._problems.settings, 0, 1, *of_choice, success, joint_q, *(one.device for one in kept)]
-            steps = PartLaunches([self._record(_keep_verified, inputs), *(one.fetch for one in kept)])
-            self._keeping = success, Recording(self._device, lambda part, parts: steps)
-        self._keeping[1].prepare(count)()
+    def _record_taking(self, partition: Partition) -> PartLaunches:
+        rest = self._of_solutions(partition, self._tries(partition))
+        launch = self._record(_take, [self._problems.settings, 0, 1, self._number.device, *rest])
+        return PartLaunches([self._number.push, launch])
+
+    def keep(self, work: Workspace, partition: Partition, number: int, count: int, *, judges: bool) -> None:
+        """Keep the solutions of this number, from 0, with success; with `judges` they are placed and judged before."""
+        self._number.host[:count] = number
+        record = partial(self._record_keeping, work, partition, judges=judges)
+        self._keeping[judges].prepare((work, partition, *work.verified_with), self._device, record, count)()
+
+    def _record_keeping(self, work: Workspace, partition: Partition, *, judges: bool) -> PartLaunches:
+        columns = {name: work.verification.columns[name].device for name in ("success", "joint_q", "judged_q")}
+        which, number, problems = [work.problems.settings, 0, 1], self._number, work.problems
+        kept, steps = (self.kept, self.first_kept, self.kept_branch, self.kept_joint_q), list[Step]([number.push])
+        if judges:
+            inputs = [*which, number.device, self._tries(partition), self._found, problems.turns]
+            steps += [self._record(_place, [*inputs, columns["joint_q"], columns["judged_q"]])]
+            steps += map(per_problem, work.verification.launches_of_success(problems, work.inputs))
+        inputs = [*which, number.device, self.solution_count.device, self.branch.device]
+        inputs += [columns["success"], columns["joint_q"], *(one.device for one in kept)]
+        return PartLaunches([*steps, self._record(_keep_verified, inputs), *(one.fetch for one in kept)])
 
     def _record(self, kernel: Any, inputs: list[Any], lanes: int = 1) -> Step:
         return per_problem(wp.launch(kernel, 1, inputs, device=self._device, record_cmd=True), lanes)

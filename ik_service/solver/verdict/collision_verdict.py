@@ -124,6 +124,11 @@ class CollisionVerdict:
         # [capacity, 2]
         self.closest = HostDeviceArray((capacity, 2), wp.int32, device)
 
+    @property
+    def arrays(self) -> tuple[object, object]:
+        """The objects with the arrays of worlds and spheres."""
+        return self._data.worlds, self._data.body_spheres
+
     def kernels(self) -> list[wp.Kernel]:
         """Return the kernel generated for the size of the robot."""
         return [self._kernel]

@@ -31,7 +31,7 @@ from ik_service.solver.given.targets import FRAMES, Target
 from ik_service.solver.rows.binding import RowKind
 from ik_service.solver.rows.blocks import Rows
 from ik_service.solver.verdict.collision_verdict import CollisionVerdict
-from ik_service.solver.verdict.composition import compose_islands
+from ik_service.solver.verdict.composition import compose_islands, misses
 from ik_service.solver.verdict.float64_kinematics import (
     Kinematics,
     KinematicsRef,
@@ -167,6 +167,22 @@ def _target_errors(
 
 @wp.kernel(module=SOLVE_IO, enable_backward=False)
 @typing.no_type_check
+def _judge_errors(
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    tolerances: wp.array[wp.float64],  # [2]
+    position_error: wp.array2d[wp.float64],  # [problem_capacity, 1]
+    orientation_error: wp.array2d[wp.float64],  # [problem_capacity, 1]
+    success_out: wp.array[wp.bool],  # [problem_capacity]
+):
+    p = first_problem(settings, part, parts) + wp.tid()
+    missed = misses(position_error[p, 0], tolerances[0]) or misses(orientation_error[p, 0], tolerances[1])
+    success_out[p] = not missed
+
+
+@wp.kernel(module=SOLVE_IO, enable_backward=False)
+@typing.no_type_check
 def _compare_with_limits(
     settings: wp.array[wp.int32],
     part: int,
@@ -265,6 +281,11 @@ class Verification:
         """Set whether the answers of the next solves are checked for collision."""
         self.collision = self._collision if checked else None
 
+    @property
+    def collision_arrays(self) -> tuple[object, ...]:
+        """The objects with the arrays of the collision check; others after an exchange of arrays."""
+        return () if self.collision is None else self.collision.arrays
+
     def modules(self) -> list[Any]:
         """Return the Warp modules of the launches, besides `SOLVE_IO`."""
         kernels = self._row_verification.kernels() + self.constraint_values.kernels()
@@ -319,19 +340,14 @@ class Verification:
         values: bool = True,  # whether to compute values of constraints, which are not judged
     ) -> list[wp.Launch]:
         """Record the launches to judge one part of the problems; their dimension is its number of problems."""
-        model, best, targets = self._model, problems.best, self._targets
+        model, best, errors = self._model, problems.best, self._errors()
         which = [problems.settings, part, parts]
         device = {name: array.device for name, array in self.columns.items()}
-        errors = [device["position_error"], device["orientation_error"]]
         place = [*which, problems.turns, problems.start_joint_q, best.joint_q, int(joint_q_float64 is not None)]
         place += [device["judged_q"] if joint_q_float64 is None else joint_q_float64, *problems.limits.returned]
         place += [device["joint_q"], device["judged_q"]]
         steps: list[tuple[Any, list[Any]]] = [(_final_configuration, place)]
-        for k, (target, tool) in enumerate(zip(targets, self.tools, strict=True)):
-            inputs = [*which, self._robot, device["judged_q"], k, len(targets), tool]
-            inputs += [int(target.reference_link is not None), given.positions.device]
-            inputs += [given.orientations_xyzw.device, problems.row_weights[k], *self._nearness(k), *errors]
-            steps.append((_target_errors, inputs))
+        steps += [self._error_step(k, which, problems, given) for k in range(len(self._targets))]
         rows = self._row_verification
         compose = [*which, self.tolerances.device, self._target_row, *errors, rows.missed]
         compose += [partition.device_nisland, partition.device_row_island, best, problems.searches]
@@ -345,6 +361,26 @@ class Verification:
         if self.collision is not None:
             steps += self.collision.steps(which, device["judged_q"], device["success"], device["status"])
         return [wp.launch(kernel, 1, inputs, device=model.device, record_cmd=True) for kernel, inputs in steps]
+
+    def launches_of_success(self, problems: Any, given: InputArrays) -> list[wp.Launch]:
+        """Record the launches that write no more than success of a single target without other rows."""
+        which, columns = [problems.settings, 0, 1], self.columns
+        q, errors, success = columns["judged_q"].device, self._errors(), columns["success"].device
+        steps = [self._error_step(0, which, problems, given), (_judge_errors, [*which, self.tolerances.device, *errors, success])]
+        if self.collision is not None:
+            steps += self.collision.steps(which, q, success, columns["status"].device)
+        return [wp.launch(kernel, 1, inputs, device=self._model.device, record_cmd=True) for kernel, inputs in steps]
+
+    def _errors(self) -> list[wp.array[Any]]:
+        return [self.columns[name].device for name in ("position_error", "orientation_error")]
+
+    def _error_step(self, k: int, which: Sequence[Any], problems: Any, given: InputArrays) -> tuple[Any, list[Any]]:
+        """Return the kernel for the errors of target k, with its arguments."""
+        target = self._targets[k]
+        inputs = [*which, self._robot, self.columns["judged_q"].device, k, len(self._targets), self.tools[k]]
+        inputs += [int(target.reference_link is not None), given.positions.device]
+        inputs += [given.orientations_xyzw.device, problems.row_weights[k], *self._nearness(k), *self._errors()]
+        return _target_errors, inputs
 
     def _nearness(self, target: int) -> tuple[int, wp.array[Any]]:
         """Return the frame of a target's rows, and its deadband."""
