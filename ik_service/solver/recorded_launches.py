@@ -55,25 +55,26 @@ class RecordedLaunches:
 
 
 class Selection(Protocol):
-    """Distinct solutions of a solve, for choice of the answer."""
+    """Distinct solutions of a solve, for choice of the answer; arrays have a line for every problem."""
 
-    @property
-    def solution_count(self) -> HostDeviceArray:
-        """Number of distinct solutions of each problem."""
-
-    @property
-    def branch(self) -> HostDeviceArray:
-        """Number of the branch of each solution, -1 for none, [capacity, solutions]."""
-
-    @property
-    def complete(self) -> HostDeviceArray:
-        """1 for each problem without other solutions."""
+    only_branches: bool  # whether the branches of an arm are the only starts
+    solution_count: HostDeviceArray  # number of distinct solutions
+    unfinished: HostDeviceArray  # 1 if further seeds may lead to further solutions; with `only_branches`
+    complete: HostDeviceArray  # 1 without other solutions
+    # of the solutions with success: number, first one, branches and configurations
+    kept: HostDeviceArray
+    first_kept: HostDeviceArray
+    kept_branch: HostDeviceArray
+    kept_joint_q: HostDeviceArray
 
     def found(self, count: int) -> NDArray[np.int32]:
         """Return the numbers of solutions of the islands of the first problems, [count, trees]."""
 
     def take(self, partition: Partition, number: NDArray[np.int32]) -> None:
         """Make one solution of every problem its answer; `number` [problems] counts from 0."""
+
+    def keep(self, work: Any, partition: Partition, number: int, count: int, *, judges: bool) -> None:
+        """Keep the solutions of a number with success; with `judges` they become the answers and are judged before."""
 
 
 class PreparedSolve(NamedTuple):

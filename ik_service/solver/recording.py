@@ -136,13 +136,19 @@ class KeptRecording:
         self._recording: Recording | None = None
 
     def prepare(
-        self, of: Sequence[object], device: wp.Device, record: Callable[[], PartLaunches], count: int, **options: bool
+        self,
+        of: Sequence[object],
+        device: wp.Device,
+        record: Callable[[], PartLaunches],
+        count: int,
+        *,
+        waits: bool = True,
     ) -> Replay:
         """Return the replay for a number of problems; `of`: these objects, `record` makes the launches."""
         is_same = len(of) == len(self._of) and all(one is other for one, other in zip(of, self._of, strict=True))
         if self._recording is None or not is_same:
             launches = record()
-            self._of, self._recording = tuple(of), Recording(device, lambda part, parts: launches, **options)
+            self._of, self._recording = tuple(of), Recording(device, lambda part, parts: launches, waits=waits)
         return self._recording.prepare(count)
 
 

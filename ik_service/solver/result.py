@@ -100,9 +100,7 @@ def replace_by_successes(result: IKResult, problems: NDArray[np.intp], others: I
     replace_answers(result, problems, others, others.success)
 
 
-def replace_answers(
-    result: IKResult, problems: NDArray[np.intp], others: IKResult, own: Any = slice(None)
-) -> None:
+def replace_answers(result: IKResult, problems: NDArray[np.intp], others: IKResult, own: Any = slice(None)) -> None:
     """Replace the answers of some problems by the answers of another result, or by its rows `own`."""
     for name in _NAMES:
         if getattr(result, name) is not None:
@@ -179,6 +177,6 @@ def _with_solutions(
         alone = settings._replace(options=replace(settings.options, solutions=1))
         result = collect_result(head, work, prepared, alone)
     number, solutions = selection.kept.read(count), selection.kept_joint_q.read(count)
-    columns = {"solution_count": number, "branch": selection.kept_branch.read(count)}
+    columns: dict[str, Any] = {"solution_count": number, "branch": selection.kept_branch.read(count)}
     columns["complete"] = (selection.complete.read(count) == 1) & (number == found)
     return replace(result, solutions=head.order.coordinates_of(solutions), **columns)

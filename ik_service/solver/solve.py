@@ -57,7 +57,7 @@ class SolverCore:
         self._threads = 1 if island_launches.in_threads(setup.device) else setup.threads
         whom = whom_of(robot.name, [target.link for target in self.targets.all])
         self._kernels = partial(KernelsFor, whom)  # around everything that may compile
-        self._asked: tuple[int, SolverOptions, bool] | None = None  # key of `_last`: problems, options, collision check
+        self._asked: tuple[object, ...] = ()  # key of `_last`
         self._last: SolveSettings | None = None
         with DEVICE_LOCK, self._kernels():
             self._set_up(setup.engine)

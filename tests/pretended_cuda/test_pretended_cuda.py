@@ -16,7 +16,7 @@ from tests.pretended_cuda.plugin import device_folder, run_on_device
 
 CHECKS = sorted(str(path) for path in Path(__file__).parent.glob("*_checks.py"))
 PASSED = re.compile(r"(\d+) passed")
-LEAST_PASSED, LEAST_PASSED_ALL = 50, 90  # checks there are; fewer would mean that some were not found
+LEAST_PASSED, LEAST_PASSED_ALL = 50, 85  # checks there are; fewer would mean that some were not found
 ALL = ("-m", "evidence or not evidence")
 FIRST_RUN_S = 1800.0  # all kernels are compiled in the first test
 pytestmark = pytest.mark.timeout(FIRST_RUN_S)

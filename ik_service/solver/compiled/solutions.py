@@ -489,11 +489,10 @@ class SolutionSelection:
         given = [*which, lanes, *islands]
         order = [self._order.device, self._difference.device]
         size = 1 if lanes > 1 else self.solutions
-        choose = [
-            self._record(_choose_next, [*given, k, k + size, *order], lanes) for k in range(0, self.solutions, size)
-        ]
+        firsts = range(0, self.solutions, size)
+        choices = [self._record(_choose_next, [*given, k, k + size, *order], lanes) for k in firsts]
         end = self._record(_end_choice, [*which, *islands, *outputs])
-        return PartLaunches([begin, turn, *choose, end, take, *(one.fetch for one in results)])
+        return PartLaunches([begin, turn, *choices, end, take, *(one.fetch for one in results)])
 
     def found(self, count: int) -> NDArray[np.int32]:
         """Return the number of distinct solutions of the islands of the first problems, [count, trees]."""

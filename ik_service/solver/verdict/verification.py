@@ -366,7 +366,10 @@ class Verification:
         """Record the launches that write no more than success of a single target without other rows."""
         which, columns = [problems.settings, 0, 1], self.columns
         q, errors, success = columns["judged_q"].device, self._errors(), columns["success"].device
-        steps = [self._error_step(0, which, problems, given), (_judge_errors, [*which, self.tolerances.device, *errors, success])]
+        steps = [
+            self._error_step(0, which, problems, given),
+            (_judge_errors, [*which, self.tolerances.device, *errors, success]),
+        ]
         if self.collision is not None:
             steps += self.collision.steps(which, q, success, columns["status"].device)
         return [wp.launch(kernel, 1, inputs, device=self._model.device, record_cmd=True) for kernel, inputs in steps]

@@ -92,10 +92,9 @@ def test_a_search_ends_when_there_are_enough_or_64_seeds_after_the_last_that_was
     far = solver.solve([[3.0, 0.0, 0.0]], None, options={"solutions": WANTED})
     assert (far.solution_count.tolist(), made(solver, 1).tolist()) == ([0], [64])
     complete = solver.solve(*targets, options={"solutions": "all"})
-    assert (made(solver, COUNT)[complete.complete] == 16).all()
     assert complete.complete.any()
     proven = solver.solve([[3.0, 0.0, 0.0]], [[0.0, 0.0, 0.0, 1.0]], options={"solutions": WANTED})
-    assert (proven.status_names, made(solver, 1).tolist()) == (["unreachable"], [16])
+    assert (proven.status_names, made(solver, 1).tolist()) == (["unreachable"], [1])
 
 
 def test_solves_that_take_turns_record_nothing_anew(targets, monkeypatch):
