@@ -42,7 +42,6 @@ class Height(IKObjective):
         return 2
 
     def compute_residuals(self, body_q, joint_q, model, residuals, start_idx, problem_idx):
-        self.targets = self.targets.to(body_q.device)
         wp.launch(
             _height_residuals,
             dim=body_q.shape[0],

@@ -30,6 +30,5 @@ class QuickObjective(IKObjective):
         return 3
 
     def compute_residuals(self, body_q, joint_q, model, residuals, start_idx, problem_idx):
-        self.points = self.points.to(body_q.device)
         inputs = [body_q, self.body, start_idx, self.points, problem_idx]
         wp.launch(_distance, dim=body_q.shape[0], inputs=inputs, outputs=[residuals], device=body_q.device)
