@@ -93,7 +93,7 @@ def advice_lines(robot: RobotModel, request: SolveRequest, result: IKResult) -> 
     names = () if result.clearance is None else request.collision_names(robot)
     for problem in np.flatnonzero(~result.success)[:ADVISED_PROBLEMS].tolist():
         given = (robot, request.targets, request.options, result, result.islands)
-        said = advice(*given, problem=problem, collision_names=names)
+        said = advice(*given, problem=problem, collision_names=names, batch=request.batch)
         failed.setdefault(said, []).append(problem)
     common = sorted(failed.items(), key=lambda entry: -len(entry[1]))[:ADVICE_LINES]
     return [

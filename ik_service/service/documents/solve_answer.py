@@ -74,7 +74,8 @@ def answer_document(
         document["islands"] = LazyRows(count, lambda row: [_island(island) for island in result.islands[row]])
     if "advice" in include:
         names = () if result.clearance is None else request.collision_names(robot)
-        advise = partial(advice, robot, request.targets, request.options, result, result.islands, collision_names=names)
+        given = robot, request.targets, request.options, result, result.islands
+        advise = partial(advice, *given, collision_names=names, batch=request.batch)
         document["advice"] = LazyRows(count, lambda row: advise(problem=row))
     collision = request.options.collision or ("self" if request.world is None else "world")
     collision = collision if is_checked(robot, request.options, request.world) else "off"

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ik_service.linear_solve.islands import find_islands
 from ik_service.result_schema import ResultColumns
 from ik_service.robots import RobotModel
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.targets import Target
 from ik_service.solver.lm.status import IKStatus
@@ -23,9 +24,15 @@ from ik_service.solver.rows.blocks import Rows
 from ik_service.solver.rows.layout import row_labels
 from ik_service.solver.rows.weights import weights_on_device
 from ik_service.solver.verdict.island_results import IslandResults, joints_of
+from ik_service.solver.verdict.unreachable import why_unreachable
 from objectives import IKObjective, InputError
 from objectives.expression.expression_objective import ExpressionObjective
 from objectives.model import BodyFrame
+
+ALWAYS_IN_CONTACT = (
+    "Proven to be blocked: parts that are rigid to the target's link touch an object in every configuration. Move the "
+    "target or the object."
+)
 
 
 def advice(
@@ -37,12 +44,15 @@ def advice(
     *,
     problem: int,
     collision_names: Sequence[str] = (),  # names of the places in the column `closest`, with a collision check
+    batch: Batch | None = None,  # the problems, to tell why a pose is out of reach
 ) -> str:
     """Return advice to the caller on a problem, with a sentence for each failure."""
     status = IKStatus(int(result.status[problem]))
     if result.success[problem]:
         return status.advice if targets else status.advice_without_targets
-    sentences = []
+    sentences = list[str]()
+    if status is IKStatus.UNREACHABLE and batch is not None:
+        sentences += why_unreachable(robot, targets, batch, problem)
     for k, target in enumerate(targets):
         moved, turned = why_static(robot, target), why_static(robot, target, angular=True)
         if moved is not None and result.position_error[problem, k] > options.position_tolerance:
@@ -57,6 +67,8 @@ def advice(
             said = island.status.advice if has_target else island.status.advice_without_targets
             sentences.append(f"{name}{said}")
     if status is IKStatus.BLOCKED_BY_COLLISION and collision_names:
+        if result.proof[problem] > 0:
+            sentences = [ALWAYS_IN_CONTACT]
         sentences.insert(0, _contact(result, problem, collision_names))
     return " ".join(dict.fromkeys(sentences)) or status.advice
 
