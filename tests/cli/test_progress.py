@@ -1,7 +1,9 @@
 """Progress of commands: on a terminal, on standard error; elsewhere nothing of it."""
 
+import importlib
 import io
 import os
+import pkgutil
 import subprocess
 import sys
 import threading
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from ik_service import cli
 from ik_service.cli import console, robot_bench, warmup_command
 from ik_service.compiler.code.lanes import CPU_VARIABLE, cpu_target
 from ik_service.kernels.kernel_loading import QUIET_VARIABLE
@@ -45,6 +48,8 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def shown(monkeypatch):
+    for module in pkgutil.iter_modules(cli.__path__):  # commands are imported late and would keep the terminal
+        importlib.import_module(f"{cli.__name__}.{module.name}")
     drawn = io.StringIO()
     terminal = Console(file=drawn, force_terminal=True, width=200, legacy_windows=False)
     monkeypatch.setattr(console, "message_console", lambda: terminal)
