@@ -47,6 +47,7 @@ from ik_service.solver.compiled.island_launches import (
 )
 from ik_service.solver.compiled.island_task import IslandTask, island_constants
 from ik_service.solver.compiled.proof_kernel import proof_kernel_of, proof_task, proven_targets
+from ik_service.solver.compiled.reach import REACH_KERNEL, reach_task
 from ik_service.solver.compiled.tool_contact import contact_kernel, contact_task
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.lm.ranking import EQUAL_MINIMA, EQUAL_MINIMA_OF_MANY, PRECISE_POSITION
@@ -55,6 +56,7 @@ from ik_service.solver.rows.binding import RowKind, has_row_tolerances
 from ik_service.solver.rows.layout import RowLayout, active_columns, touched_dofs
 from ik_service.solver.verdict.verification import Verification
 
+POSITION_ROWS = 3  # of a pose target, its first
 CODES_MAX = 64  # kernels of islands kept by a solver
 
 
@@ -213,17 +215,22 @@ class IslandKernels:
         lanes, found = Lanes(1) if self.launches.in_threads else Lanes.on_cpu(), list[ProofWork]()
         robot, device, collision = self._model.robot, self._model.device, self.collision
         for island, listed, _, rows in self._islands(problems, partition, problem_count):
-            for k in proven_targets(self._rows, rows.tolist()):
+            whole = proven_targets(self._rows, rows.tolist())
+            for k in proven_targets(self._rows, rows.tolist(), POSITION_ROWS):
                 objective: Any = self._rows.objectives[k]
-                kernel, own = proof_kernel_of(robot, objective.link, lanes), list[ProofWork]()
-                if kernel is not None:
+                kernel = proof_kernel_of(robot, objective.link, lanes) if k in whole else None
+                own = list[ProofWork]()
+                if kernel is None:
+                    task = reach_task(robot, objective.link, device, hard_limits=self._hard_limits)
+                    own += [] if task is None else [(REACH_KERNEL, task)]
+                else:
                     task = proof_task(kernel, robot, device)
                     task.limit_lower, task.limit_upper = problems.limits.float64
                     task.start_joint_q = problems.start_joint_q
                     # other rows move the solutions away from the branches
                     task.starts = int(len(rows) == self._rows.sizes[k])
                     own.append((kernel, task))
-                if collision is not None and self.checks_collision and collision.has_objects:
+                if k in whole and collision is not None and self.checks_collision and collision.has_objects:
                     task = contact_task(collision, robot, objective.link)
                     own += [] if task is None else [(contact_kernel(collision.size), task)]
                 for _, task in own:

@@ -73,12 +73,12 @@ def _kernel_of(chain: _RobotLink, lanes: Lanes) -> ProofKernel | None:
     return ProofKernel(_proof_kernel(source), nominal.arm.dofs, nominal.arm.length, source.is_searched)
 
 
-def proven_targets(rows: Rows, island_rows: Sequence[int]) -> list[int]:
-    """Return the numbers of the whole pose targets in the world among the rows of an island."""
+def proven_targets(rows: Rows, island_rows: Sequence[int], size: int = 6) -> list[int]:
+    """Return the numbers of the pose targets in the world with their first `size` rows in an island."""
     own, found = set(island_rows), []
     for k in rows.of_kind(RowKind.TARGET):
         objective: Any = rows.objectives[k]
-        is_whole = own.issuperset(range(rows.start[k], rows.start[k] + rows.sizes[k]))
+        is_whole = own.issuperset(range(rows.start[k], rows.start[k] + size))
         if type(objective) is IKObjectivePose and objective.reference_link is None and is_whole:
             found.append(k)
     return found
