@@ -16,6 +16,7 @@ from ik_service.page.geometry import robot_size
 from ik_service.page.posed_robot import PosedRobot, TargetState
 from ik_service.page.questions import ROTATIONS, PageError
 from ik_service.page.reach_slice import PLANES, WELL_CLEAR, SliceView
+from ik_service.page.words import BRANCHES, solutions_html
 from ik_service.robots import JointType, RobotModel
 
 OBSTACLES = ("none", "box", "sphere")
@@ -81,7 +82,8 @@ class Panel:
         with tabs.add_tab("Batch"):
             only = "A robot that closes loops is solved for one." if robot.loops else None
             self.others = self._button("Other solutions", "solutions", only, disabled=only is not None)
-            self.solution = self._input("pick", gui.add_dropdown("Take", [HERE], disabled=True))
+            self.solution = self._input("pick", gui.add_dropdown("Take", [HERE], disabled=True, hint=BRANCHES))
+            self.found = gui.add_html("")
             self._button("1000 random targets", "random")
             self.random = gui.add_html("")
             self.plane = self._input("slice", gui.add_dropdown("Slice", [NO_SLICE, *PLANES], hint=SLICE))
@@ -229,12 +231,16 @@ class Panel:
                 aspect=1.4,
             )
 
-    def show_solutions(self, count: int, *, is_known: bool = False) -> None:
-        """Offer solutions to choose from; `is_known` says that the search found all of them."""
-        first = NO_OTHER if is_known and not count else HERE
-        self.solution.options = (first, *(f"ghost {k + 1}" for k in range(count)))
+    def show_solutions(self, names: Sequence[str], *, is_complete: bool | None = None) -> None:
+        """Offer solutions to choose from, by name; say whether they are all, None for no search."""
+        first = NO_OTHER if is_complete is not None and not names else HERE
+        self.solution.options = (first, *names)
         self.solution.value = first
-        self.solution.disabled = count == 0
+        self.solution.disabled = not names
+        is_checked = self.collision is not None and self.collision.value
+        self.found.content = (
+            "" if is_complete is None else solutions_html(len(names), is_complete=is_complete, is_checked=is_checked)
+        )
 
 
 def _chosen(boxes: Sequence[viser.GuiCheckboxHandle]) -> tuple[str, ...]:

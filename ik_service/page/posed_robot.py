@@ -21,8 +21,10 @@ from ik_service.solver.given.options import SolverOptions
 from objectives.errors import InputError
 
 KEEP_BRANCH: Mapping[str, Any] = {"seeds": 1, "approximate": "nearest"}
+SAME_PLACE = 1e-3  # largest change of a coordinate of a robot that has not moved [rad or m]
 DRAWN_AT_LIMIT = 1e-4  # distance from a limit at which a joint that was posed by hand is at it [rad or m]
-SOLUTIONS = 8
+SOLUTIONS = 8  # solutions that are looked for where their number has no bound
+ARM_JOINTS = 6  # joints with which an arm reaches a whole pose in at most 16 ways, singular ones aside
 RANDOM_TARGETS = 1000
 POSITION_TOLERANCE, ORIENTATION_TOLERANCE = SolverOptions().position_tolerance, SolverOptions().orientation_tolerance
 TARGETS: Mapping[str, tuple[str, ...]] = {
@@ -84,12 +86,19 @@ class PosedRobot:
         # distance and angle of every active target, by link [m, rad]; NaN for free positions or orientations
         self.error: dict[str, tuple[float, float]] = {}
         self._moved: set[str] = set()
+        self._taken = -1, self.joint_q  # branch of the last configuration by hand, and the configuration
         self.pull_targets()
 
     @property
     def asked(self) -> tuple[TargetState, ...]:
         """The active targets."""
         return tuple(target for target in self.targets.values() if target.is_on)
+
+    @property
+    def branch(self) -> int:
+        """Branch of the arm while the robot stands at a solution that was taken; otherwise -1."""
+        branch, joint_q = self._taken
+        return branch if np.abs(self.joint_q - joint_q).max(initial=0.0) < SAME_PLACE else -1
 
     def change(self, link: str, **values: Any) -> None:
         """Change a target: its `pose`, `free` or `is_on`."""
@@ -129,16 +138,19 @@ class PosedRobot:
         """Let the next solve move every arm, also arms with unchanged targets."""
         self._moved |= set(self.targets)
 
-    def stand(self, joint_q: NDArray[Any], poses: Mapping[str, Float64Array] | None = None) -> None:
+    def stand(
+        self, joint_q: NDArray[Any], poses: Mapping[str, Float64Array] | None = None, *, branch: int = -1
+    ) -> None:
         """Move to a configuration, [joint_coord_count], with enabled loops closed, and set the targets.
 
         The target poses are given by link, as along a path; None puts targets at their links, after a pose by hand.
+        `branch` is that of the configuration, -1 where it is not known.
         """
         robot = self.robot
         self.joint_q = robot.clamp_joint_q(joint_q)[0]
         if robot.loops and self.keeps_loops:
             self.joint_q = robot.constraints.close(self.joint_q).joint_q[0]
-        self.answer, self.is_on_path = None, poses is not None
+        self.answer, self.is_on_path, self._taken = None, poses is not None, (branch, self.joint_q)
         self.pull_targets()
         for link, pose in (poses or {}).items():
             reached, self.targets[link] = self.targets[link].pose, replace(self.targets[link], pose=pose)
@@ -187,6 +199,12 @@ class PosedRobot:
             options={**branch, **options},
             objects=objects,
         )
+
+    def wanted_solutions(self) -> int | str:
+        """Return the option `solutions` of a search for others: all where one whole pose leaves a finite number."""
+        asked = self.asked
+        is_arm = len(asked) == 1 and not asked[0].free and _ways(self.robot, self.joint_q, asked[0].link) == ARM_JOINTS
+        return "all" if is_arm else SOLUTIONS
 
     def frozen(self) -> tuple[str, ...]:
         """Return the DOFs of trees all of whose targets are met and have not moved; none where nothing has moved."""

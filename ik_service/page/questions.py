@@ -79,9 +79,12 @@ class Answer:
     iterations: NDArray[Any]  # shape [n]
     active_limits: NDArray[np.bool_]  # DOFs at a limit, shape [n, joint_dof_count]
     advice: str  # advice for the first problem, in words
+    proof: NDArray[Any]  # proof that a target cannot be met, 0 for none, shape [n]
     closest: tuple[str, str] | None  # closest pair in the first problem; None where collision is not checked
     clearance: Float64Array  # distance of the closest pair [m], shape [n]; inf where no contact is possible
     solutions: NDArray[Any]  # distinct solutions of the first problem, shape [k, joint_coord_count]
+    branches: NDArray[Any]  # branch of each of these solutions, -1 where it is not known, shape [k]
+    is_complete: bool  # whether it is proven that these solutions are all, modulo turns
     solve_ms: float  # time of the solve [ms]
     total_ms: float  # time from question to answer, measured by the page [ms]
     ran_on: str  # engine and device
@@ -149,8 +152,10 @@ def named_pair(closest: NDArray[Any] | None, names: Sequence[str]) -> tuple[str,
     return names[first], names[second]
 
 
-def found_solutions(result: Any) -> NDArray[Any]:
-    """Return the distinct solutions of the first problem of a result, shape [k, joint_coord_count]."""
+def found_solutions(result: Any) -> dict[str, Any]:
+    """Return the fields of an answer about the distinct solutions of the first problem of a result."""
     if result.solutions is None:
-        return np.asarray(result.joint_q[:1])
-    return np.asarray(result.solutions[0, : int(result.solution_count[0])])
+        return {"solutions": np.asarray(result.joint_q[:1]), "branches": np.array([-1]), "is_complete": False}
+    count = int(result.solution_count[0])
+    solutions, branches = np.asarray(result.solutions[0, :count]), np.asarray(result.branch[0, :count])
+    return {"solutions": solutions, "branches": branches, "is_complete": bool(result.complete[0])}

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import viser
@@ -17,6 +17,13 @@ from ik_service.robots.readers.mesh_file import Mesh
 GIZMO_SHARE = 0.22  # size of a gizmo over that of the robot
 GHOST_COLOR: Color = (120, 150, 190)
 GHOST_OPACITY = 0.28
+GHOST_ANCHORS: Sequence[Literal["bottom-left", "bottom-right", "top-left", "top-right"]] = (
+    "bottom-left",
+    "bottom-right",
+    "top-left",
+    "top-right",
+)
+"""Corners of the labels at their places, in turn: ghosts that differ in the wrist alone have nearly one place."""
 START_COLOR: Color = (160, 120, 80)
 START_OPACITY = 0.2
 SPHERE_COLOR: Color = (64, 145, 220)
@@ -203,7 +210,7 @@ class Stage:
             gizmo.wxyz = axes[[3, 0, 1, 2]]
 
     def show_ghosts(self, posed: PosedRobot, joint_q: NDArray[Any]) -> None:
-        """Show other configurations, [n, joint_coord_count], instead of the previous ones; n may be 0."""
+        """Show other configurations, [n, joint_coord_count], numbered, instead of the previous ones; n may be 0."""
         if self._ghosts is not None:
             self._ghosts.remove()
         self._ghosts = None
@@ -211,6 +218,9 @@ class Stage:
             self._ghosts = RobotDrawing(
                 self._scene, "/ghosts", posed.robot, self._parts, joint_q, color=GHOST_COLOR, opacity=GHOST_OPACITY
             )
+            for k, place in enumerate(_own_places(posed, joint_q)):
+                anchor = GHOST_ANCHORS[k % len(GHOST_ANCHORS)]
+                self._scene.add_label(f"/ghosts/label_{k}", str(k + 1), position=place, anchor=anchor)
 
     def show_ranges(self, posed: PosedRobot, *, visible: bool) -> None:
         """Show or hide the ranges of joints."""
@@ -298,6 +308,15 @@ class Stage:
 
         gizmo.on_update(moved)
         return gizmo
+
+
+def _own_places(posed: PosedRobot, joint_q: NDArray[Any]) -> Float64Array:
+    """Return a place of each configuration that is farthest from the same link of all others [m], shape [n, 3]."""
+    every = np.concatenate([joint_q, posed.joint_q[None]])
+    points = posed.robot.forward_kinematics(every).positions  # [n + 1, links, 3]
+    apart = np.linalg.norm(points[:-1, None] - points[None], axis=3)
+    apart[np.arange(len(joint_q)), np.arange(len(joint_q))] = np.inf
+    return np.asarray(points[np.arange(len(joint_q)), apart.min(axis=1).argmax(axis=1)])
 
 
 def pose_of(gizmo: viser.TransformControlsHandle) -> Float64Array:

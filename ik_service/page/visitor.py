@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.page import actions, words
 from ik_service.page.drawn_path import WAYPOINT_S, DrawnPath
-from ik_service.page.panel import HERE, NO_OTHER, WORLD_AXES, Panel, unit_quaternion
-from ik_service.page.posed_robot import SOLUTIONS, PosedRobot
+from ik_service.page.panel import WORLD_AXES, Panel, unit_quaternion
+from ik_service.page.posed_robot import PosedRobot
 from ik_service.page.questions import Answer, PageError, Question, Solving
 from ik_service.page.reach_slice import ReachSlice
 from ik_service.page.request_texts import request_html
@@ -42,6 +42,7 @@ class Visitor(View):
     _path: DrawnPath
     _start_q: NDArray[Any]
     others: Float64Array = np.empty((0, 0))  # other solutions, drawn as ghosts, shape [n, joint_coord_count]
+    branches: NDArray[Any] = np.empty(0, int)  # their branches, -1 where not known, shape [n]
 
     def __init__(
         self,
@@ -248,11 +249,12 @@ class Visitor(View):
             joint_q = np.array(self.posed.joint_q, np.float64)
             joint_q[list(joints)] = list(joints.values())
             self.posed.stand(joint_q)
-        elif pending.get("pick", HERE) not in (HERE, NO_OTHER):
-            self.posed.stand(self.others[int(pending["pick"].split()[1]) - 1])
+        elif pending.get("pick") in self.panel.solution.options[1:]:
+            place = self.panel.solution.options.index(pending["pick"]) - 1
+            self.posed.stand(self.others[place], branch=int(self.branches[place]))
         else:
             return
-        self._show_others(self.others[:0])
+        self._forget_others()
         self.stage.place_gizmos(self.posed)
         objects = self._watched()
         is_hit = objects is not None and self.posed.closest(objects)[1] < 0.0
@@ -279,7 +281,7 @@ class Visitor(View):
         self.question = question
         answer: Answer = self._ask(self._solving.solve, question)
         self.posed.take(answer)
-        self._show_others(self.others[:0])
+        self._forget_others()
         self._draw(words.heading(answer)[1])
         self.solves += 1
         if self.panel.record.value:
@@ -297,25 +299,32 @@ class Visitor(View):
 
     def _look_for_solutions(self) -> None:
         given = self._given()
-        given["options"] = {"solutions": SOLUTIONS, **given["options"]}
+        given["options"] = {"solutions": self.posed.wanted_solutions(), **given["options"]}
         question = self.posed.question(any_branch=True, alone=False, **given)
-        found = np.asarray(self._ask(self._solving.solve, question).solutions, np.float64)
+        answer: Answer = self._ask(self._solving.solve, question)
+        found = np.asarray(answer.solutions, np.float64)
         distance = np.abs(found - np.asarray(self.posed.joint_q, np.float64)).max(axis=1, initial=0.0)
-        self._show_others(found[distance > OTHER_SOLUTION], is_known=True)
+        is_other = distance > OTHER_SOLUTION
+        self.others, self.branches = found[is_other], answer.branches[is_other]
+        self._show_others(is_complete=answer.is_complete)
 
-    def _show_others(self, others: Float64Array, *, is_known: bool = False) -> None:
-        if not (len(others) or len(self.others) or is_known):
-            return
-        self.others = others
-        self.stage.show_ghosts(self.posed, others)
-        self.panel.show_solutions(len(others), is_known=is_known)
+    def _forget_others(self) -> None:
+        if len(self.others) or self.panel.found.content:
+            self.others, self.branches = self.others[:0], self.branches[:0]
+            self._show_others()
+
+    def _show_others(self, *, is_complete: bool | None = None) -> None:
+        names = [words.ghost_name(k, branch) for k, branch in enumerate(self.branches.tolist())]
+        self.stage.show_ghosts(self.posed, self.others)
+        self.panel.show_solutions(names, is_complete=is_complete)
 
     def _show(self, name: str) -> None:
         """Show a robot, from the beginning, and nothing else yet."""
         with self._asking():
             robot = self._solving.robot(name)
         self.posed = PosedRobot(name, robot)
-        self.is_complete, self.question, self.others = False, None, self.others[:0]
+        self.is_complete, self.question = False, None
+        self.others, self.branches = self.others[:0], self.branches[:0]
         self._path, self._start_q = DrawnPath(), self.posed.joint_q
         with self._telling, self.client.atomic():
             self._status = None

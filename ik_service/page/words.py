@@ -21,21 +21,37 @@ HELD: Color = (214, 78, 40)
 HIT: Color = (205, 40, 90)
 BY_HAND: Color = (70, 130, 205)
 ELSEWHERE = "Other starts may do better: tick 'Any branch'."
+UNPROVEN = "Nothing is proven: another configuration may meet the target."
 NO_MODEL = "Collision is not checked: the robot has no collision model."
 FIRST_S = 0.2  # a first solve that takes longer has loaded or compiled code [s]
 COMPILING = "The first solve of a kind: its code may have to be compiled, which takes some seconds, once."
 HEADINGS: Mapping[str, tuple[str, Color]] = {
     "converged": ("Reached", GOOD),
-    "stalled": ("Not reached", FAR_COLOR),
+    "stalled": ("Not found", FAR_COLOR),
     "max_iterations": ("Not there yet", FAR_COLOR),
     "deadline": ("Out of time", FAR_COLOR),
     "blocked_by_limits": ("Held by joint limits", HELD),
     "blocked_by_collision": ("In contact", HIT),
-    "unreachable": ("Out of reach", FAR_COLOR),
+    "unreachable": ("Proven: out of reach", FAR_COLOR),
     "loop_open": ("A loop stays open", HELD),
     "invalid": ("Not a number", HIT),
 }
-"""Heading and colour of each status."""
+"""Heading and colour of each status; a status is `unreachable` by a proof alone."""
+BY_CONTACT = 4
+BLOCKED = "Proven: blocked"
+PROOFS: Mapping[int, str] = {
+    1: "Proof: beyond the arm's reach; the elbow allows no such distance from shoulder to wrist.",
+    2: "Proof: no branch of the arm has a configuration within the joint limits.",
+    3: "Proof: a search over the last joint leaves no configuration within the joint limits.",
+    BY_CONTACT: "Proof: what is fixed to the target's link touches an object there, whatever the arm does.",
+}
+"""Reason of each kind of proof, by the column `proof`."""
+BRANCH_PARTS = {"shoulder": 4, "elbow": 2, "wrist": 1}
+BRANCHES = (
+    "Shoulder A or B: the wrist is on one side of axis 1 or on the other. "
+    "Elbow, wrist A or B: bent one way or the other."
+)
+"""Bits of the number of a branch. The signs depend on the axes of the robot, so they are not left and right."""
 STATUS_LINES = 8
 """Lines of text that the status always has room for, but for its targets: what is below does not move then."""
 
@@ -44,6 +60,8 @@ def heading(answer: Answer | None) -> tuple[str, Color]:
     """Return the heading and the colour of an answer; None is a pose made by hand."""
     if answer is None:
         return "Posed by hand", BY_HAND
+    if answer.status[0] == "blocked_by_collision" and answer.proof[0] == BY_CONTACT:
+        return BLOCKED, HIT
     return HEADINGS.get(answer.status[0], (answer.status[0], FAR_COLOR))
 
 
@@ -67,11 +85,13 @@ def status_html(
     lines = [trouble] if trouble else []
     if answer is not None and not trouble:
         lines = _lines(posed, answer, is_first=is_first)
-        lines[1:1] = [ELSEWHERE] if keeps_branch and not answer.success[0] else []
+        lines[1:1] = [] if answer.success[0] else [_proof_line(answer, keeps_branch=keeps_branch)]
     elif not trouble and objects is not None:
         closest, clearance = posed.closest(objects)
         lines = _closest_lines(closest, clearance)
         words, color = (f"{words}, in contact", HIT) if clearance < 0.0 else (words, color)
+    if posed.branch >= 0 and not trouble:
+        lines.insert(0, f"Branch: {branch_name(posed.branch)}.")
     if posed.robot.collision_model is None:
         lines.append(NO_MODEL)
     rows = "".join(_error_row(target.link, *posed.error[target.link]) for target in posed.asked)
@@ -81,6 +101,26 @@ def status_html(
         f"{rows}</table>"
     )
     return _status(posed, _badge(words, color) + table, lines)
+
+
+def branch_name(branch: int) -> str:
+    """Return the name of a branch from 0 to 7."""
+    return ", ".join(f"{part} {'B' if branch & bit else 'A'}" for part, bit in BRANCH_PARTS.items())
+
+
+def ghost_name(place: int, branch: int) -> str:
+    """Return the name of a ghost at a place from 0 on, with its branch; -1 for none."""
+    return f"ghost {place + 1}" if branch < 0 else f"ghost {place + 1}: {branch_name(branch)}"
+
+
+def solutions_html(count: int, *, is_complete: bool, is_checked: bool) -> str:
+    """Return how many other solutions were found, and whether they are all; `is_checked` says that contact counts."""
+    free, turns = " free of contact" if is_checked else "", ", apart from whole turns of joints"
+    if is_complete:
+        text = f"These are all other solutions{free}{turns}." if count else f"There is no other solution{free}{turns}."
+    else:
+        text = "Perhaps there are more." if count else "No other was found; perhaps there are some."
+    return f"<div style='padding:0.2em 0.8em;font-size:0.85em'>{text}</div>"
 
 
 def waiting_html(posed: PosedRobot, seconds: float, lines: Sequence[str]) -> str:
@@ -138,6 +178,11 @@ def _lines(posed: PosedRobot, answer: Answer, *, is_first: bool) -> list[str]:
         f"iteration{'' if iterations == 1 else 's'}, {answer.ran_on}."
     )
     return lines
+
+
+def _proof_line(answer: Answer, *, keeps_branch: bool) -> str:
+    """Return the proof of a failure, or what may help where there is none."""
+    return PROOFS.get(int(answer.proof[0]), ELSEWHERE if keeps_branch else UNPROVEN)
 
 
 def _closest_lines(closest: tuple[str, str] | None, clearance: float) -> list[str]:
