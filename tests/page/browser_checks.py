@@ -69,6 +69,20 @@ def test_a_link_is_picked_by_a_click_and_dragged(seen):
     until(lambda: np.abs(visitor.posed.joint_q - before).max() > 0.01)
 
 
+def test_other_solutions_of_an_arm_are_named_and_taken(seen):
+    page = seen.page
+    page.get_by_label("Robot", exact=True).click()
+    page.get_by_role("option", name="ur5e", exact=True).click()
+    until(lambda: seen.visitor.posed.name == "ur5e" and seen.visitor.posed.answer is not None)
+    page.get_by_role("tab", name="Batch").click()
+    page.get_by_role("button", name="Other solutions").click()
+    page.get_by_text("These are all other solutions").wait_for()
+    page.get_by_label("Take", exact=True).click()
+    assert page.get_by_role("option", name="shoulder").count() == 7
+    page.get_by_role("option", name="shoulder B, elbow B, wrist A").click()
+    page.get_by_text("Branch: shoulder B, elbow B, wrist A.").wait_for()
+
+
 def test_a_target_of_the_next_robot_is_where_its_numbers_say(seen):
     """A browser keeps what it knows of a name where a robot's target has no rotation, as that of the platform."""
     seen.page.get_by_label("Robot", exact=True).click()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
-from ik_service.page.posed_robot import KEEP_BRANCH, RANDOM_TARGETS, PosedRobot
+from ik_service.page.posed_robot import KEEP_BRANCH, RANDOM_TARGETS, SOLUTIONS, PosedRobot
 from ik_service.page.questions import ROTATIONS
 from ik_service.robots import CollisionModel, builtin_robot_names
 
@@ -44,6 +44,13 @@ def test_a_robot_that_is_never_free_begins_in_the_middle_of_its_limits():
 @pytest.mark.parametrize(("name", "free"), [("panda", ()), ("allegro", ROTATIONS), ("delta", ROTATIONS)])
 def test_links_moved_by_few_joints_have_positions_alone(name, free):
     assert {target.free for target in PosedRobot(name, load_robot(name)).asked} == {free}
+
+
+def test_all_solutions_are_wanted_of_six_joints_at_a_whole_pose():
+    arm, longer, two = (PosedRobot(name, load_robot(name)) for name in ("ur5e", "panda", "dual_panda"))
+    assert [posed.wanted_solutions() for posed in (arm, longer, two)] == ["all", SOLUTIONS, SOLUTIONS]
+    arm.change("tool0", free=("rz",))
+    assert arm.wanted_solutions() == SOLUTIONS
 
 
 def test_a_drag_stays_on_the_branch(solving):

@@ -75,6 +75,7 @@ def test_this_process_and_a_service_answer_alike(local, remote, question):
     assert here.status == there.status
     assert np.abs(here.joint_q - there.joint_q).max() < SAME_M
     assert here.solutions.shape == there.solutions.shape
+    assert (here.branches.tolist(), here.is_complete) == (there.branches.tolist(), there.is_complete)
     for name in ("position_error", "orientation_error"):
         ours, theirs = getattr(here, name), getattr(there, name)
         assert ours.shape == theirs.shape == (1, len(question.targets))
@@ -83,6 +84,37 @@ def test_this_process_and_a_service_answer_alike(local, remote, question):
     assert np.array_equal(here.active_limits, there.active_limits)
     assert (here.closest, here.advice) == (there.closest, there.advice)
     assert here.clearance == pytest.approx(there.clearance, abs=SAME_M)
+
+
+def all_of_an_arm(count):
+    posed = pulled(PosedRobot("ur5e", load_robot("ur5e")), [0.05, 0.02, -0.06])
+    return posed.question(any_branch=True, options={"solutions": count}, objects={}, alone=False)
+
+
+@pytest.mark.parametrize(
+    "count",
+    [
+        8,
+        pytest.param(
+            "all",
+            marks=pytest.mark.xfail(
+                strict=True, raises=PageError, reason="Pydantic warns of the text where the service reads its options."
+            ),
+        ),
+    ],
+)
+def test_branches_come_over_http_too(local, remote, count):
+    here, there = (solving.solve(all_of_an_arm(count)) for solving in (local, remote))
+    assert here.is_complete
+    assert there.is_complete
+    assert here.branches.tolist() == there.branches.tolist()
+    assert len(set(here.branches.tolist())) == len(here.solutions) > 1
+
+
+def test_proofs_come_over_http_too(local, remote):
+    posed = pulled(PosedRobot("ur5e", load_robot("ur5e")), [2.0, 0.0, 0.0])
+    for solving in (local, remote):
+        assert solving.solve(posed.question(**NOTHING)).proof.tolist() == [1]
 
 
 def test_frozen_dofs_stay_over_http_too(remote):

@@ -1,5 +1,6 @@
 """What a visitor's clicks do to the scene and the panel, without a browser: the server's own scene stands for it."""
 
+from html import escape
 from types import SimpleNamespace
 
 import numpy as np
@@ -36,9 +37,21 @@ def test_the_drawn_hand_follows_its_target(guest):
 def test_a_target_out_of_reach_is_said_and_drawn(guest):
     guest.drag("panda_hand", [2.0, 0.0, 0.0])
     assert guest.posed.answer.advice in guest.status
-    assert "Reached" not in guest.status
+    assert "Proven: out of reach" in guest.status
+    assert escape(words.PROOFS[1]) in guest.status
+    assert words.ELSEWHERE.split(":")[0] not in guest.status
     assert guest.stage.miss.visible
     assert np.abs(guest.stage.miss.points[0, 1] - guest.stage.gizmos["panda_hand"].position).max() < DRAWN_M
+
+
+def test_a_miss_without_a_proof_is_said(guest):
+    guest.do("target panda_hand", {"free": ROTATIONS})
+    guest.drag("panda_hand", [2.0, 0.0, 0.0])
+    for is_free, said in ((False, words.ELSEWHERE.split(":")[0]), (True, words.UNPROVEN)):
+        guest.click(guest.panel.any_branch, is_free)
+        assert guest.posed.answer.proof[0] == 0
+        assert "Proven" not in guest.status
+        assert said in guest.status
 
 
 def test_scene_nodes_stay_while_dragging(guest):
@@ -114,6 +127,7 @@ def test_other_solutions_are_ghosts_to_be_taken(guest):
     assert count >= 2
     assert guest.stage._ghosts is not None
     assert len(guest.panel.solution.options) == count + 1
+    assert "Perhaps there are more" in guest.panel.found.content
     taken, target = visitor.others[1].copy(), pose_of(guest.stage.gizmos["panda_hand"])
     guest.click(guest.panel.solution, "ghost 2")
     assert np.abs(guest.posed.joint_q - taken).max() < 1e-3
@@ -125,6 +139,33 @@ def test_other_solutions_are_ghosts_to_be_taken(guest):
     guest.drag("panda_hand", [0.0, 0.01, 0.0])  # they were of another target
     assert len(visitor.others) == 0
     assert guest.stage._ghosts is None
+
+
+def test_all_branches_of_an_arm_are_named(server, solving):
+    guest = Guest(server, solving, "ur5e")
+    nodes = set(guest.visitor.client.scene._handle_from_node_name)
+    guest.do("solutions")
+    _, *names = guest.panel.solution.options
+    branches = guest.visitor.branches.tolist()
+    assert "These are all other solutions" in guest.panel.found.content
+    assert len(set(branches)) == len(names) == 7
+    assert min(branches) >= 0
+    assert all(name.endswith(words.branch_name(branch)) for name, branch in zip(names, branches, strict=True))
+    numbers = [node for node in guest.visitor.client.scene._handle_from_node_name if "label" in node]
+    assert len({*numbers} - nodes) == len(names)
+    said = f"Branch: {words.branch_name(branches[2])}."
+    guest.click(guest.panel.solution, names[2])
+    assert "Reached" in guest.status  # solved again from there
+    assert said in guest.status
+    assert set(guest.visitor.client.scene._handle_from_node_name) == nodes
+    guest.drag("tool0", [0.0, 0.0, 0.05])
+    assert "Branch:" not in guest.status
+
+
+def test_a_bit_of_a_branch_is_a_letter():
+    assert words.branch_name(0) == "shoulder A, elbow A, wrist A"
+    assert words.branch_name(4 + 1) == "shoulder B, elbow A, wrist B"
+    assert len({words.branch_name(branch) for branch in range(8)}) == 8
 
 
 def test_spheres_and_an_obstacle(guest):
@@ -142,7 +183,8 @@ def test_spheres_and_an_obstacle(guest):
     obstacle.position = hand
     visitor.dragged()
     guest.work()
-    assert "In contact" in guest.status
+    assert words.BLOCKED in guest.status
+    assert escape(words.PROOFS[words.BY_CONTACT]) in guest.status
     assert "obstacle" in guest.posed.answer.closest
     for kind in ("box", "sphere"):
         guest.click(guest.panel.obstacle, kind)
@@ -240,7 +282,7 @@ def test_an_arm_that_is_where_it_should_be_keeps_its_colour(server, solving):
         for link in posed.targets
     }
     assert colors == {"right_panda_hand": words.GOOD, "left_panda_hand": words.heading(posed.answer)[1]}
-    assert words.ELSEWHERE.split(":")[0] in guest.status
+    assert escape(words.PROOFS[1]) in guest.status
 
 
 def test_joints_that_a_hand_puts_at_a_limit_are_told(guest):
@@ -252,11 +294,14 @@ def test_joints_that_a_hand_puts_at_a_limit_are_told(guest):
 
 
 def test_no_other_solution_is_said(guest):
-    guest.panel.show_solutions(0, is_known=True)
-    assert guest.panel.solution.value == NO_OTHER
+    for is_complete, said in ((False, "No other was found; perhaps"), (True, "There is no other solution")):
+        guest.panel.show_solutions([], is_complete=is_complete)
+        assert guest.panel.solution.value == NO_OTHER
+        assert said in guest.panel.found.content
     guest.do("pick", NO_OTHER)
-    guest.panel.show_solutions(0)
+    guest.panel.show_solutions([])
     assert guest.panel.solution.value == HERE
+    assert guest.panel.found.content == ""
 
 
 class Flaky:
