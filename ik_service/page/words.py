@@ -46,12 +46,12 @@ PROOFS: Mapping[int, str] = {
     BY_CONTACT: "Proof: what is fixed to the target's link touches an object there, whatever the arm does.",
 }
 """Reason of each kind of proof, by the column `proof`."""
-BRANCH_PARTS = {"shoulder": 4, "elbow": 2, "wrist": 1}
+BRANCH_PARTS: Mapping[str, int] = {"shoulder": 4, "elbow": 2, "wrist": 1}
+"""Bits of the number of a branch. Their meaning depends on the axes of the robot, so they are letters, not sides."""
 BRANCHES = (
     "Shoulder A or B: the wrist is on one side of axis 1 or on the other. "
     "Elbow, wrist A or B: bent one way or the other."
 )
-"""Bits of the number of a branch. The signs depend on the axes of the robot, so they are not left and right."""
 STATUS_LINES = 8
 """Lines of text that the status always has room for, but for its targets: what is below does not move then."""
 
