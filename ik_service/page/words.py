@@ -40,7 +40,7 @@ HEADINGS: Mapping[str, tuple[str, Color]] = {
 BY_CONTACT = 4
 BLOCKED = "Proven: blocked"
 PROOFS: Mapping[int, str] = {
-    1: "Proof: beyond the arm's reach; the elbow allows no such distance from shoulder to wrist.",
+    1: "Proof: the target is further away, or nearer, than the chain of links can reach.",
     2: "Proof: no branch of the arm has a configuration within the joint limits.",
     3: "Proof: a search over the last joint leaves no configuration within the joint limits.",
     BY_CONTACT: "Proof: what is fixed to the target's link touches an object there, whatever the arm does.",

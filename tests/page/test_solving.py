@@ -95,12 +95,7 @@ def all_of_an_arm(count):
     "count",
     [
         8,
-        pytest.param(
-            "all",
-            marks=pytest.mark.xfail(
-                strict=True, raises=PageError, reason="Pydantic warns of the text where the service reads its options."
-            ),
-        ),
+        "all",
     ],
 )
 def test_branches_come_over_http_too(local, remote, count):

@@ -9,6 +9,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PlainSerializer,
     ValidatorFunctionWrapHandler,
     WithJsonSchema,
     WrapValidator,
@@ -99,6 +100,7 @@ SolutionCount = Annotated[
     Whole,
     Field(ge=1, le=SOLUTIONS_MAX),
     WrapValidator(_all_or_number),
+    PlainSerializer(lambda count: count, return_type=int | str),
     WithJsonSchema({"anyOf": [_NUMBER, {"const": "all"}]}),
 ]
 

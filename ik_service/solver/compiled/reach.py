@@ -14,7 +14,9 @@ from ik_service.solver.arrays.parts import SOLVE_IO, first_place
 from ik_service.solver.arrays.problem_arrays import BestAttempts, Searches, mark_proven
 from ik_service.solver.lm.codes import KEEP_ALL, PROOF_BY_SHELL
 
-SLACK = wp.constant(wp.float64(1e-5))  # rounding of a target in float32, per metre of its coordinates and of the chain
+REACH_SLACK = wp.constant(
+    wp.float64(1e-5)
+)  # rounding of a target in float32, per metre of its coordinates and of the chain
 
 
 @wp.struct
@@ -61,7 +63,7 @@ def _prove_reach(task: ReachTask, phase: int, part: int, parts: int):
             origin[k] = task.chain[k]
         tool = wp.transform_get_translation(task.tool[wp.min(p, task.tool.shape[0] - 1)])
         length = task.chain[3] + wp.length(tool)
-        allowed = length + task.tolerances[0] + SLACK * (length + wp.length(position) + wp.length(origin))
+        allowed = length + task.tolerances[0] + REACH_SLACK * (length + wp.length(position) + wp.length(origin))
         if task.searches.proof[p, task.island] <= 0 and wp.length(position - origin) > allowed:
             seeds = mark_proven(task.best, task.searches, task.settings, p, task.island, PROOF_BY_SHELL)
             if task.settings[KEEP_ALL] == 0:

@@ -26,7 +26,7 @@ from objectives.expression import evaluate
 
 Float64Array = NDArray[np.float64]
 SAMPLES = 721  # angles of the last of seven joints
-WIDE = 1e3  # limits that refuse nothing [rad]
+NO_LIMIT = 1e3  # limits that refuse nothing [rad]
 LEAST_TOLD = 1e-3  # numbers below are not told [m or rad]
 
 
@@ -82,7 +82,7 @@ def _joint_beyond(
     # the last angle, in six joints not read, is that of each sample
     angles = np.linspace(max(lower[-1], -np.pi), min(upper[-1], np.pi), SAMPLES)
     last = dict(zip(LAST, (np.cos(angles), np.sin(angles), 0.0), strict=True))
-    given = {**values, **_named(middle - WIDE, middle + WIDE), **last}
+    given = {**values, **_named(middle - NO_LIMIT, middle + NO_LIMIT), **last}
     is_sampled = len(dofs) > 6
     least, told = np.inf, None if is_sampled else "No angles of the joints give this pose, whatever their limits."
     for branch in proofs.branches:

@@ -17,7 +17,7 @@ def test_unreachable_targets_are_never_called_a_success(panda):
     solver = cpu_solver(panda, ["panda_hand"], options=SolverOptions(seeds=4))
     result = solver.solve(positions)
     assert not result.success.any()
-    assert set(result.status_names) <= {"stalled", "max_iterations", "blocked_by_limits"}
+    assert set(result.status_names) <= {"stalled", "max_iterations", "blocked_by_limits", "unreachable"}
     assert (result.position_error > 1.0).all()
     assert np.isfinite(result.joint_q).all()
     assert inside_limits(panda, result.joint_q).all()

@@ -1,0 +1,369 @@
+"""Kernels for the choice among all attempts of a problem, and for its solutions, see `solutions`."""
+
+import typing
+
+import warp as wp
+
+from ik_service.solver.arrays.branch_starts import branch_of_seed, first_branch, number_of_branch, sole_branches
+from ik_service.solver.arrays.limit_arrays import Turns, turn_towards_start
+from ik_service.solver.arrays.parts import SOLVE_EXTRAS, first_problem
+from ik_service.solver.arrays.problem_arrays import BestAttempts, Searches
+from ik_service.solver.compiled.solution_ranking import (
+    NO_SEED,
+    TAKEN,
+    AttemptArrays,
+    attempt_value,
+    has_all_branches,
+    has_all_solutions,
+    is_distinct,
+    note_solutions,
+    value_left,
+)
+from ik_service.solver.lm.codes import SEEDS
+from ik_service.solver.lm.ranking import IMPRECISE, IN_CONTACT, UNRANKED, seed_of, value_rank
+
+NO_NEW_SEEDS = wp.constant(64)  # in a row without a new solution end a search
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def begin_choice(
+    # part
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # attempts, in and out
+    tries: AttemptArrays,
+    nisland: wp.array[wp.int32],  # [1 or problems]
+):
+    """Clear the choice of each island."""
+    p = first_problem(settings, part, parts) + wp.tid()
+    for island in range(nisland[wp.min(p, nisland.shape[0] - 1)]):
+        tries.least[p, island] = UNRANKED
+        for k in range(tries.choice.shape[2]):
+            tries.choice[p, island, k] = UNRANKED
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def turn_attempts(
+    # part
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # attempts, in and out
+    lanes: int,  # threads of a problem
+    turns: Turns,
+    tries: AttemptArrays,
+    nisland: wp.array[wp.int32],  # [1 or problems]
+):
+    """Move each attempt to the turns nearest the start; find the least rank."""
+    p = first_problem(settings, part, parts) + wp.tid() / lanes
+    line = wp.min(p, nisland.shape[0] - 1)
+    for s in range(wp.tid() % lanes, tries.made[p], lanes):
+        row = p * settings[SEEDS] + s
+        turn_towards_start(turns, settings, tries.start_joint_q, p, tries.attempts.joint_q, row)
+        for island in range(nisland[line]):
+            wp.atomic_min(tries.least, p, island, tries.attempts.rank[row, island])
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def choose_next(
+    # part
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # attempts, in and out
+    lanes: int,  # threads of a problem
+    tries: AttemptArrays,
+    nisland: wp.array[wp.int32],  # [1 or problems]
+    # order
+    first: int,  # number of the first solution to choose, from 0
+    end: int,  # and of the first one after the last; a single one where a problem has several threads
+    order: wp.array[wp.int32],  # [2]: order, number of solutions
+    difference: wp.array[float],  # [1]
+):
+    """Choose the best attempts that are distinct from all chosen before."""
+    p = first_problem(settings, part, parts) + wp.tid() / lanes
+    line = wp.min(p, nisland.shape[0] - 1)
+    for island in range(nisland[line]):
+        last = wp.int64(0)
+        if first > 0:
+            last = tries.choice[p, island, first - 1]
+        number = int(first)
+        while number < end and last < UNRANKED:
+            best = int(NO_SEED)
+            least = float(TAKEN)
+            for s in range(wp.tid() % lanes, tries.made[p], lanes):
+                row = p * settings[SEEDS] + s
+                value = float(0.0)
+                if number == 0:
+                    value = attempt_value(tries, p, row, line, island, order[0])
+                else:
+                    chosen = p * settings[SEEDS] + seed_of(last)
+                    value = value_left(tries, row, line, island, chosen, difference[0])
+                tries.value[row, island] = value
+                if value < least:
+                    best = s
+                    least = value
+            if best != NO_SEED:
+                wp.atomic_min(tries.choice, p, island, number, value_rank(best, least))
+            last = tries.choice[p, island, number]
+            number += 1
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def end_choice(
+    # part
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # attempts
+    tries: AttemptArrays,
+    nisland: wp.array[wp.int32],  # [1 or problems]
+    # out
+    difference: wp.array[float],  # [1]
+    searches: Searches,
+    found_out: wp.array2d[wp.int32],  # [problems, trees]: solutions of each island
+    solution_count_out: wp.array[wp.int32],  # [problems]
+    branch_out: wp.array2d[wp.int32],  # [problems, solutions]: number of the branch of a solution, -1 for none
+    complete_out: wp.array[wp.int32],  # [problems]: 1 if there are no other solutions
+):
+    """Write number, branches and completeness of the chosen solutions."""
+    p = first_problem(settings, part, parts) + wp.tid()
+    most = int(0)
+    islands = nisland[wp.min(p, nisland.shape[0] - 1)]
+    for island in range(islands):
+        tries.chosen[p, island, 0] = seed_of(tries.least[p, island])
+        count = int(0)
+        for k in range(tries.choice.shape[2]):
+            if tries.choice[p, island, k] < UNRANKED:
+                tries.chosen[p, island, k] = seed_of(tries.choice[p, island, k])
+                count += 1
+        found_out[p, island] = count
+        most = wp.max(most, count)
+    solution_count_out[p] = most
+    complete_out[p] = 0
+    for k in range(tries.choice.shape[2]):
+        branch_out[p, k] = -1
+        if islands == 1 and k < most:
+            branch_out[p, k] = number_of_branch(searches, p, 0, branch_of_seed(searches, p, 0, tries.chosen[p, 0, k]))
+    if islands == 1:
+        fits = most < tries.choice.shape[2] or sole_branches(searches, p, 0) <= most
+        has_all = has_all_solutions(tries, searches, p, settings[SEEDS], most, difference[0])
+        if searches.proof[p, 0] > 0 or (fits and has_all):
+            complete_out[p] = 1
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def choose_branches(
+    # part
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # attempts from the branches of one arm, and from the start if one is given
+    tries: AttemptArrays,
+    # out, as of `end_choice`
+    difference: wp.array[float],  # [1]
+    searches: Searches,
+    found_out: wp.array2d[wp.int32],
+    solution_count_out: wp.array[wp.int32],
+    branch_out: wp.array2d[wp.int32],
+    complete_out: wp.array[wp.int32],
+    unfinished_out: wp.array[wp.int32],  # [problems]: 1 if further seeds may lead to further solutions
+):
+    """Choose the solutions as the other kernels do where all branches lead to solutions, or are blocked."""
+    p = first_problem(settings, part, parts) + wp.tid()
+    row = p * settings[SEEDS]
+    line = wp.min(p, tries.tree_island.shape[0] - 1)
+    count = int(0)
+    finished = has_all_branches(tries, searches, p, 0, settings[SEEDS])
+    s = int(0)
+    while s < tries.made[p] and finished:
+        rank = tries.attempts.rank[row + s, 0]
+        if rank < IMPRECISE:
+            if count < branch_out.shape[1]:
+                if is_distinct(tries, p, line, 0, settings[SEEDS], s, count, difference[0]):
+                    tries.chosen[p, 0, count] = s
+                    count += 1
+        elif rank < IN_CONTACT:
+            finished = bool(False)  # a rank by more than the seed
+        s += 1
+    proven = searches.proof[p, 0] > 0
+    finished = finished and count > 0
+    if not finished:
+        count = 0
+        tries.chosen[p, 0, 0] = 0
+    fits = count < branch_out.shape[1] or sole_branches(searches, p, 0) <= count
+    all_found = finished and fits and has_all_solutions(tries, searches, p, settings[SEEDS], count, difference[0])
+    found_out[p, 0] = count
+    solution_count_out[p] = count
+    complete_out[p] = wp.where(proven or all_found, 1, 0)
+    unfinished_out[p] = wp.where(proven or finished, 0, 1)
+    for k in range(branch_out.shape[1]):
+        branch_out[p, k] = -1
+        if k < count:
+            branch_out[p, k] = number_of_branch(searches, p, 0, branch_of_seed(searches, p, 0, tries.chosen[p, 0, k]))
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def take_solution(
+    # part
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # solutions
+    number: wp.array[wp.int32],  # [problems]: solution to take; the last of an island with fewer
+    tries: AttemptArrays,
+    nisland: wp.array[wp.int32],  # [1 or problems]
+    found: wp.array2d[wp.int32],  # [problems, trees]
+    best_out: BestAttempts,
+):
+    """Make one solution of each problem its best attempt."""
+    p = first_problem(settings, part, parts) + wp.tid()
+    line = wp.min(p, nisland.shape[0] - 1)
+    for island in range(nisland[line]):
+        seed = tries.chosen[p, island, wp.max(wp.min(number[p], found[p, island] - 1), 0)]
+        row = p * settings[SEEDS] + seed
+        best_out.rank[p, island] = tries.attempts.rank[row, island]
+        best_out.cost[p, island] = tries.attempts.cost[row, island]
+        best_out.seed[p, island] = seed
+        best_out.iterations[p, island] = tries.attempts.iterations[row, island]
+        best_out.status[p, island] = tries.attempts.status[row, island]
+        best_out.met[p, island] = tries.attempts.met[row, island]
+    for c in range(tries.kind.shape[0]):
+        island = int(-1)
+        if tries.coordinate_tree[c] >= 0:
+            island = tries.tree_island[line, tries.coordinate_tree[c]]
+        best_out.joint_q[p, c] = tries.start_joint_q[p, c]
+        if island >= 0:
+            best_out.joint_q[p, c] = tries.attempts.joint_q[p * settings[SEEDS] + best_out.seed[p, island], c]
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def place_solution(
+    # part
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # solutions of one arm
+    number: wp.array[wp.int32],  # [problems]: solution to place; the last of a problem with fewer
+    tries: AttemptArrays,
+    found: wp.array2d[wp.int32],  # [problems, trees]
+    turns: Turns,
+    # out
+    joint_q_out: wp.array2d[float],  # [problems, joint_coord_count]
+    judged_q_out: wp.array2d[wp.float64],  # [problems, joint_coord_count]; exactly the same values
+):
+    """Write the configurations of one solution of each problem."""
+    p = first_problem(settings, part, parts) + wp.tid()
+    row = p * settings[SEEDS] + tries.chosen[p, 0, wp.max(wp.min(number[p], found[p, 0] - 1), 0)]
+    for c in range(joint_q_out.shape[1]):
+        joint_q_out[p, c] = tries.attempts.joint_q[row, c]
+    turn_towards_start(turns, settings, tries.start_joint_q, p, joint_q_out, p)
+    for c in range(joint_q_out.shape[1]):
+        judged_q_out[p, c] = wp.float64(joint_q_out[p, c])
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def keep_verified(
+    # part
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # solutions
+    number: wp.array[wp.int32],  # [problems]: verified solution; from 0, one after the other
+    solution_count: wp.array[wp.int32],  # [problems]
+    branch: wp.array2d[wp.int32],  # [problems, solutions]
+    # its verdict
+    success: wp.array[wp.bool],  # [problems]
+    joint_q: wp.array2d[float],  # [problems, joint_coord_count]
+    # in and out
+    kept: wp.array[wp.int32],  # [problems]: number of solutions with success
+    answer: wp.array[wp.int32],  # [problems]: the first of them
+    kept_branch: wp.array2d[wp.int32],  # [problems, solutions]
+    kept_joint_q: wp.array3d[float],  # [problems, solutions, joint_coord_count]
+):
+    """Keep the configurations that pass the verdict, in order."""
+    p = first_problem(settings, part, parts) + wp.tid()
+    k = number[p]
+    if k == 0:
+        kept[p] = 0
+        answer[p] = 0
+        for m in range(kept_branch.shape[1]):
+            kept_branch[p, m] = -1
+            for c in range(joint_q.shape[1]):
+                kept_joint_q[p, m, c] = wp.nan
+    if success[p] and k < wp.max(solution_count[p], 1):  # without a joint to move there is still one answer
+        place = kept[p]
+        if place == 0:
+            answer[p] = k
+        kept_branch[p, place] = branch[p, k]
+        for c in range(joint_q.shape[1]):
+            kept_joint_q[p, place, c] = joint_q[p, c]
+        kept[p] = place + 1
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def begin_round(
+    # part
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    # round
+    first: int,  # its first seed
+    size: int,
+    only_branches: int,  # 1: no other seeds, in a single round
+    order: wp.array[wp.int32],  # [2]: order, number of solutions
+    difference: wp.array[float],  # [1]
+    tries: AttemptArrays,
+    nisland: wp.array[wp.int32],  # [1 or problems]
+    # in and out
+    found: wp.array2d[wp.int32],  # [problems, trees]: solutions of each island in the rounds before
+    newest: wp.array2d[wp.int32],  # [problems, trees]: number of seeds up to the last solution
+    searches: Searches,
+):
+    """Let the searches without enough solutions go on for a round of seeds."""
+    p = first_problem(settings, part, parts) + wp.tid()
+    line = wp.min(p, nisland.shape[0] - 1)
+    end = wp.min(first + size, settings[SEEDS])
+    if first == 0:
+        tries.made[p] = 0
+    made = tries.made[p]
+    for island in range(nisland[line]):
+        if first == 0:
+            found[p, island] = 0
+            newest[p, island] = 0
+            searches.end_seed[p, island] = 0
+        before = wp.max(first - size, 0)
+        ends = searches.end_seed[p, island]  # of the round before
+        branches_end = first_branch(searches, p, island) + sole_branches(searches, p, island)
+        of_branches = ends == branches_end and first == size and sole_branches(searches, p, island) > 0
+        if ends == first or of_branches:  # not stopped before
+            last = wp.min(first, made)
+            note_solutions(tries, p, line, island, settings[SEEDS], before, last, order, difference, found, newest)
+            has_all = of_branches and found[p, island] > 0
+            if has_all:
+                has_all = has_all_branches(tries, searches, p, island, settings[SEEDS])
+            if found[p, island] < order[1] and first - newest[p, island] < NO_NEW_SEEDS and not has_all:
+                searches.next_seed[p, island] = wp.min(ends, first)
+                searches.end_seed[p, island] = end
+                if searches.proof[p, island] > 0:  # out of reach: one attempt, as without further solutions
+                    searches.end_seed[p, island] = 1
+                elif first == 0 and (only_branches == 1 or end < settings[SEEDS]):
+                    if only_branches == 1 or sole_branches(searches, p, island) > 0:
+                        searches.end_seed[p, island] = branches_end  # where these suffice
+                tries.made[p] = wp.max(tries.made[p], searches.end_seed[p, island])
+    for s in range(made, tries.made[p]):
+        row = p * settings[SEEDS] + s
+        for c in range(tries.kind.shape[0]):
+            tries.attempts.joint_q[row, c] = tries.start_joint_q[p, c]
+        for island in range(tries.attempts.rank.shape[1]):
+            tries.attempts.rank[row, island] = UNRANKED
