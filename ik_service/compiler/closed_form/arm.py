@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import KinematicRobot
-from ik_service.mechanism.transforms import identity_transform, quaternion_rotate, transform_multiply
+from ik_service.mechanism.transforms import (
+    identity_transform,
+    quaternion_from_axis_angle,
+    quaternion_rotate,
+    transform_multiply,
+)
 
 Vectors = NDArray[np.float64]
 JOINTS = (6, 7)
@@ -22,7 +27,7 @@ PARALLEL = 1e-9  # squared sine of directions taken as parallel by `meeting`
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """A chain of revolute joints between the world and a link.
+    """A chain of revolute joints, and of locked joints, between the world and a link.
 
     Attributes:
         dofs: Active DOF of each joint, from the base.
@@ -31,6 +36,7 @@ class Arm:
         T_world_link: The link at zero configuration, position [m] and orientation xyzw, float64 [7].
         rotation_noise: Largest rotation between the link of this arm and that of the robot, in any configuration [rad].
         length_noise: Largest distance between the origins of both links [m].
+        held: Columns in `joint_q` of locked joints on the way, taken at their locked values.
     """
 
     dofs: tuple[int, ...]
@@ -39,6 +45,7 @@ class Arm:
     T_world_link: Vectors
     rotation_noise: float = 0.0
     length_noise: float = 0.0
+    held: tuple[int, ...] = ()
 
     @property
     def length(self) -> float:
@@ -65,14 +72,21 @@ def arm_of(robot: KinematicRobot, link: str | int) -> Arm | None:
     while body >= 0:
         chain.append(body)
         body = int(robot.joint_parent[body])
-    T_world_body, dofs, axes, points = identity_transform(), [], [], []
+    T_world_body, dofs, axes, points, held = identity_transform(), [], [], [], list[int]()
     for joint in reversed(chain):
         T_world_body = transform_multiply(T_world_body, robot.joint_X_p[joint])
         kind = JointType(robot.joint_type[joint])
         if kind is JointType.FIXED:
             continue
         dof = int(robot.joint_qd_start[joint])
-        if kind not in (JointType.REVOLUTE, JointType.CONTINUOUS) or not _moves_alone(robot, dof):
+        turns = kind in (JointType.REVOLUTE, JointType.CONTINUOUS)
+        if (turns or kind is JointType.PRISMATIC) and int(robot.dof_active[dof]) < 0:
+            held.append(int(robot.dof_coordinate[dof]))
+            q, axis = float(robot.mid_joint_q[held[-1]]), robot.joint_axis[dof]
+            turn, shift = quaternion_from_axis_angle(axis, q * turns), q * (not turns) * axis
+            T_world_body = transform_multiply(T_world_body, np.concatenate([shift, turn]))
+            continue
+        if not turns or not _moves_alone(robot, dof):
             return None
         dofs.append(int(robot.dof_active[dof]))
         axes.append(quaternion_rotate(T_world_body[3:], robot.joint_axis[dof]))
@@ -80,7 +94,8 @@ def arm_of(robot: KinematicRobot, link: str | int) -> Arm | None:
     if len(dofs) not in JOINTS:
         return None
     lengths = np.linalg.norm(axes, axis=1, keepdims=True)
-    return Arm(tuple(dofs), np.array(axes) / lengths, np.array(points), transform_multiply(T_world_body, T_body_link))
+    link_now = transform_multiply(T_world_body, T_body_link)
+    return Arm(tuple(dofs), np.array(axes) / lengths, np.array(points), link_now, held=tuple(held))
 
 
 def _moves_alone(robot: KinematicRobot, dof: int) -> bool:

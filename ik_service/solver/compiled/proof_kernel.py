@@ -17,7 +17,7 @@ import numpy as np
 import warp as wp
 
 from ik_service.compiler import Lanes
-from ik_service.compiler.closed_form import ProofSource, arm_of, nominal_arm
+from ik_service.compiler.closed_form import Arm, ProofSource, arm_of, nominal_arm
 from ik_service.kernels.kernel_loading import unload_with
 from ik_service.kernels.typed_warp import reference_to
 from ik_service.mechanism.kinematic_robot import KinematicRobot
@@ -39,8 +39,7 @@ class ProofKernel:
     """The kernel of an arm."""
 
     kernel: wp.Kernel
-    dofs: tuple[int, ...]  # active DOF of each joint of the arm
-    length: float  # length of the arm [m]
+    arm: Arm
     is_searched: bool  # whether branches are found by a search over a joint
     has_rest: bool = True  # whether phase 1 proves more
 
@@ -70,7 +69,7 @@ def _kernel_of(chain: _RobotLink, lanes: Lanes) -> ProofKernel | None:
     if nominal is None:
         return None
     source = ProofSource(nominal, lanes)
-    return ProofKernel(_proof_kernel(source), nominal.arm.dofs, nominal.arm.length, source.is_searched)
+    return ProofKernel(_proof_kernel(source), nominal.arm, source.is_searched)
 
 
 def proven_targets(rows: Rows, island_rows: Sequence[int], size: int = 6) -> list[int]:
@@ -118,6 +117,17 @@ def _proof_kernel(  # noqa: C901  # it counts the branches of the functions insi
             inputs[(LIMITS + JOINTS + k) * W + lane] = float(task.limit_upper[line, task.dof[k]])
 
     @wp.func
+    def is_as_locked(task: TaskRef, p: int):
+        """Return whether the locked joints of a problem are where the closed form has them; otherwise forget it."""
+        same = bool(True)
+        for k in range(task.held.shape[0]):
+            same = same and task.start_joint_q[p, task.held[k]] == task.held_q[k]
+        if not same:
+            task.searches.proof[p, task.island] = 0
+            task.searches.branches[p, task.island] = 0
+        return same
+
+    @wp.func
     def is_left(task: TaskRef, p: int):
         """Return whether the search of a problem waits at the end of its first seeds."""
         waits = task.searches.proof[p, task.island] == WAITS
@@ -143,7 +153,7 @@ def _proof_kernel(  # noqa: C901  # it counts the branches of the functions insi
             while place < end and count < W:
                 p = task.problem[place]
                 place += 1
-                if phase == 0 or is_left(task, p):
+                if is_as_locked(task, p) and (phase == 0 or is_left(task, p)):
                     problem[count] = p
                     read_target(inputs, count, task, p)
                     if not has_rest:
@@ -171,18 +181,21 @@ def sole_arm(work: Sequence[tuple[Any, Any]]) -> tuple[list[int], float]:
         return [], 0.0
     (kernel, task), *_ = found
     columns = task.column.numpy()[np.argsort(task.place.numpy())]
-    return [int(column) for column in columns], kernel.length
+    return [int(column) for column in columns], kernel.arm.length
 
 
 def proof_task(kernel: ProofKernel, robot: KinematicRobot, device: wp.Device) -> Any:
     """Return a task with the constants of an arm."""
-    dofs = kernel.dofs
+    dofs, held = kernel.arm.dofs, kernel.arm.held
     constants = {
         "dof": dofs,
         "place": [sorted(dofs).index(dof) for dof in dofs],
         "column": [int(robot.dof_coordinate[robot.active_dof[dof]]) for dof in dofs],
+        "held": held,
     }
     task: Any = ProofTask()
     for name, values in constants.items():
         setattr(task, name, wp.array(np.array(values, np.int32), dtype=wp.int32, device=device))
+    held_q = robot.mid_joint_q[list(held)].astype(np.float32)
+    task.held_q = wp.array(held_q, dtype=wp.float32, device=device)
     return task

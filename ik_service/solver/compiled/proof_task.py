@@ -37,6 +37,8 @@ class ProofTask:
     column: wp.array[wp.int32]  # column in joint_q of each joint of the arm
     start_joint_q: wp.array2d[wp.float32]  # [problems, joint_coord_count]
     starts: int  # 1 if branches are starts
+    held: wp.array[wp.int32]  # columns in joint_q of locked joints on the way
+    held_q: wp.array[wp.float32]  # their values in the closed form; a start may lock them elsewhere
 
 
 TaskRef: Any = reference_to(ProofTask)

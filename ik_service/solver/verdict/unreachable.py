@@ -42,6 +42,8 @@ def why_unreachable(robot: RobotModel, targets: Sequence[Target], batch: Batch, 
     found = list[str | None]()
     for target, *given in zip(targets, batch.positions, batch.orientations_xyzw, strict=True):
         proofs = None if target.reference_link is not None else _proofs_of(robot, target.link)
+        if proofs is not None and proofs[1].arm.held and batch.start is not None:
+            proofs = None  # a start may lock joints elsewhere
         if proofs is not None and all(array is not None for array in given):
             tool = identity_transform() if target.offset is None else np.asarray(target.offset, np.float64)
             tool = tool if tool.ndim == 1 else tool[problem]

@@ -65,9 +65,10 @@ def test_other_chains_have_no_arm(name, link):
     assert arm is None or nominal_arm(arm) is None
 
 
-def test_locked_joints_and_followers_have_no_arm():
+def test_locked_joints_are_held_and_leave_the_arm_the_others():
     robot, link = robot_of("panda")
-    assert arm_of(robot.lock({"panda_joint4": -1.5}), link) is None
+    arm = arm_of(robot.lock({"panda_joint4": -1.5}), link)
+    assert (len(arm.dofs), arm.held) == (6, (3,))
 
 
 @pytest.mark.parametrize("name", list(JOINTS))

@@ -5,9 +5,9 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from ik_service import SolverOptions, Target
+from ik_service import SolverOptions, Target, load_robot
 from ik_service.solver.lm.status import IKStatus
-from tests.compiler.closed_form.arms import BUILTIN, NAMES, anywhere, configurations, disturbed, robot_of
+from tests.compiler.closed_form.arms import BUILTIN, NAMES, anywhere, configurations, disturbed, robot_of, text_of
 from tests.solver.conftest import bare_robot, cpu_solver
 
 FAR = np.array([3.0, 0.0, 0.5])
@@ -97,6 +97,33 @@ def test_limits_and_tools_of_each_problem_count():
     tools = np.array([[0.0, 0.0, 0.0, *UPRIGHT], [0.0, 0.0, 2.0, *UPRIGHT]])
     result = cpu_solver(robot, [Target(link, offset=tools)]).solve(positions, orientations)
     assert result.status_names == ["converged", "unreachable"]
+
+
+RAIL = """<link name="floor"/><link name="cart"/><joint name="rail" type="prismatic"><parent link="floor"/>
+<child link="cart"/><origin xyz="0.3 0 0.1" rpy="0.2 0 0"/><axis xyz="0 1 0"/>
+<limit lower="-1" upper="2" effort="1" velocity="1"/></joint><joint name="swivel" type="revolute">
+<parent link="cart"/><child link="l0"/><origin xyz="0 0.1 0.2" rpy="0 0.3 0"/><axis xyz="0 0 1"/>
+<limit lower="-2" upper="2" effort="1" velocity="1"/></joint><link name="l0"/>"""
+LOCKED = {"rail": 0.4, "swivel": -0.6}
+
+
+@pytest.mark.parametrize("name", ["spherical", "seven"])
+def test_an_arm_on_locked_joints_has_branches_and_proofs_where_they_are_locked(name):
+    whole = load_robot(text_of(name).replace('<link name="l0"/>', RAIL, 1))
+    robot, rng = whole.lock(LOCKED), np.random.default_rng(8)
+    solver, targets = cpu_solver(robot, ["tip"]), reachable(robot, "tip", rng)
+    result = solver.solve(*targets)
+    assert result.success.mean() > 0.8  # the others are at ends of limits and tolerances
+    assert (result.proof == 0).all()
+    assert name != "spherical" or (result.seed_index == -1).mean() > 0.7
+    far = targets[0] + np.array([0.0, 2.5, 0.0])
+    assert (solver.solve(far, targets[1]).proof > 0).mean() > 0.9
+    moved = whole.lock({"rail": 1.9, "swivel": 1.0})  # a start locks the joints elsewhere
+    beyond = reachable(moved, "tip", rng)
+    assert (solver.solve(*beyond).proof > 0).any()
+    found = solver.solve(*beyond, initial_joint_q=moved.mid_joint_q)
+    assert (found.proof == 0).all()
+    assert found.success.mean() > 0.8
 
 
 def test_targets_with_free_rows_and_relative_ones_have_no_proof():
