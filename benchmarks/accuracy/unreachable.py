@@ -155,7 +155,7 @@ def show(report: Report, *, poses: int, targets: int, seeds: int) -> None:
             left = np.count_nonzero(~result.success)
             share = proven.sum() / left
             if name == "box":
-                bound = PROVEN_IN_BOX[len(kernel.dofs)]
+                bound = PROVEN_IN_BOX[len(kernel.arm.dofs)]
                 report.claim(
                     f"{one.name}: proven in the box", f"{100 * share:.2f} %", f"{100 * bound:g} %", share >= bound
                 )
