@@ -48,22 +48,15 @@ class Catalog(ABC, Generic[AnyEntry]):
         max_uploaded: Largest number of entries put at run time.
         uploaders: Number of API keys with the right to put and delete entries; if several, no key may take all room.
 
-    Attributes:
-        noun: Kind of entry in messages: "robot" or "world".
-        most_bytes: Largest file of an entry.
-        reserved: Names that no entry put at run time can have.
-        unknown_error: Error class for a name without an entry.
-        name_error: Error class for an invalid name.
-
     Raises:
         InputError: The folder cannot be made or read.
     """
 
-    noun: str
-    most_bytes: int
-    reserved: Collection[str] = ()
-    unknown_error: type[UnknownNameError]
-    name_error: type[InputError]
+    noun: str  # kind of entry in messages: "robot" or "world"
+    most_bytes: int  # largest file of an entry
+    reserved: Collection[str] = ()  # names that no entry put at run time can have
+    unknown_error: type[UnknownNameError]  # error class for a name without an entry
+    name_error: type[InputError]  # error class for an invalid name
 
     def __init__(
         self,

@@ -13,13 +13,9 @@ from ik_service.service.schema.robot import Source
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """Robot or world in a catalog.
+    """Robot or world in a catalog."""
 
-    Attributes:
-        text: Text of the entry's file, byte for byte; None: a robot that was not read from a URDF.
-    """
-
-    text: bytes | None
+    text: bytes | None  # text of the entry's file, byte for byte; None: a robot that was not read from a URDF
 
     @property
     def is_put(self) -> bool:
@@ -40,15 +36,10 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class ServedRobot(Entry):
-    """Robot in the catalog.
-
-    Attributes:
-        model: The robot.
-        source: Origin of the robot: built in or uploaded.
-    """
+    """Robot in the catalog."""
 
     model: RobotModel
-    source: Source
+    source: Source  # origin of the robot: built in or uploaded
 
     @property
     def is_put(self) -> bool:
@@ -68,28 +59,18 @@ class ServedRobot(Entry):
 
 @dataclass(frozen=True, eq=False)
 class KeptWorld(Entry):
-    """Uploaded world; its text is MessagePack.
-
-    Attributes:
-        world: The world.
-    """
+    """Uploaded world; its text is MessagePack."""
 
     world: World
 
 
 @dataclass(frozen=True)
 class Precondition:
-    """Precondition of a change or read of an entry (RFC 9110, section 13), with the caller's API key.
+    """Precondition of a change or read of an entry (RFC 9110, section 13), with the caller's API key."""
 
-    Attributes:
-        if_match: Allowed entity tags of the entry; `*`: the entry must exist.
-        if_none_match: Forbidden entity tags of the entry; `*`: the entry must not exist.
-        owner: Name of the caller's API key; None for the service itself, which may change every entry.
-    """
-
-    if_match: str | None = None
-    if_none_match: str | None = None
-    owner: Owner = None
+    if_match: str | None = None  # allowed entity tags of the entry; `*`: the entry must exist
+    if_none_match: str | None = None  # forbidden entity tags of the entry; `*`: the entry must not exist
+    owner: Owner = None  # name of the caller's API key; None for the service itself, which may change every entry
 
     def check(self, noun: str, name: str, current: Entry | None) -> None:
         """Check the precondition against the current entry.

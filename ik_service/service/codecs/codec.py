@@ -27,17 +27,11 @@ _AXES_MOST = 3
 
 @dataclass(frozen=True, eq=False)
 class PackedColumn:
-    """A packed column, not checked yet.
+    """A packed column, not checked yet."""
 
-    Attributes:
-        dtype: "float32" or "float64".
-        shape: Lengths of its axes.
-        data: Its numbers, little-endian, C order.
-    """
-
-    dtype: Any
-    shape: Any
-    data: Any
+    dtype: Any  # "float32" or "float64"
+    shape: Any  # lengths of its axes
+    data: Any  # its numbers, little-endian, C order
 
     def array(self, pointer: str) -> FloatArray:
         """Return the column as a view of its bytes.
@@ -94,22 +88,14 @@ class LazyRows(Sequence[Any]):
 
 
 class Codec(ABC):
-    """One encoding of documents.
+    """One encoding of documents."""
 
-    Attributes:
-        media_type: Its name in Content-Type and Accept.
-        other_names: Other media types that clients use for it.
-        is_binary: Whether columns are arrays: then statuses are codes, NaN stands for null, and a seed that islands do
-            not share is -1.
-        is_flat: Whether a document holds arrays alone, no list of documents per problem.
-        blocking_bytes: Bodies whose document takes more memory than this are decoded in a thread.
-    """
-
-    media_type: str
-    other_names: tuple[str, ...] = ()
+    media_type: str  # its name in Content-Type and Accept
+    other_names: tuple[str, ...] = ()  # other media types that clients use for it
+    # whether columns are arrays: then statuses are codes, NaN stands for null, and -1 for a seed of several islands
     is_binary = True
-    is_flat = False
-    blocking_bytes: int
+    is_flat = False  # whether a document holds arrays alone, no list of documents per problem
+    blocking_bytes: int  # bodies whose document takes more memory than this are decoded in a thread
 
     @abstractmethod
     def decoded_bytes(self, body: bytes, limit: int = 0) -> int:

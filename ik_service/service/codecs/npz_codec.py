@@ -38,15 +38,10 @@ TEXTS = ("link", "include", "disable")  # fields of the query that stay texts, a
 
 @dataclass(frozen=True, eq=False)
 class ArchiveFields:
-    """The content of an archive and of its query.
+    """The content of an archive and of its query."""
 
-    Attributes:
-        arrays: Arrays by name.
-        query: Names and values of the query; options that are numbers are converted.
-    """
-
-    arrays: Mapping[str, FloatArray]
-    query: Sequence[tuple[str, Any]]
+    arrays: Mapping[str, FloatArray]  # arrays by name
+    query: Sequence[tuple[str, Any]]  # names and values of the query; options that are numbers are converted
 
 
 class NpzCodec(Codec):

@@ -114,17 +114,11 @@ def _read_distance(value: Any, pointer: str) -> float:
 
 
 class Switches(NamedTuple):
-    """Constraints, objects or other things with a switch by name in a request.
+    """Constraints, objects or other things with a switch by name in a request."""
 
-    Attributes:
-        owner: Owner of the things, for messages.
-        what: Kind of the things, for messages.
-        names: Names of the things.
-    """
-
-    owner: str
-    what: str
-    names: Sequence[str]
+    owner: str  # owner of the things, for messages
+    what: str  # kind of the things, for messages
+    names: Sequence[str]  # names of the things
 
     def read(self, value: Any, count: int, pointer: str) -> NDArray[np.bool_] | None:
         """Return the switches, bool [names] or [count, names]; None: all on."""

@@ -39,19 +39,12 @@ _GIVEN = {"pose": tuple(_PLACEHOLDERS), "position": ("positions",), "orientation
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """Checked configuration of a stream.
+    """Checked configuration of a stream."""
 
-    Attributes:
-        request: Template with one problem; its target poses are placeholders.
-        joint_q: Initial configuration of the first tick, shape [joint_coord_count].
-        codec: Codec of the service's messages.
-        tick_timeout_s: Longest time for the answer to a tick [s].
-    """
-
-    request: SolveRequest
-    joint_q: FloatArray
-    codec: Codec
-    tick_timeout_s: float
+    request: SolveRequest  # template with one problem; its target poses are placeholders
+    joint_q: FloatArray  # initial configuration of the first tick, shape [joint_coord_count]
+    codec: Codec  # codec of the service's messages
+    tick_timeout_s: float  # longest time for the answer to a tick [s]
 
 
 def decode_message(message: Message) -> Any:

@@ -25,34 +25,23 @@ NOTHING_ATTACHED: Mapping[str, AttachedObject] = {}  # sent to the builder proce
 
 
 class WorldLimits(NamedTuple):
-    """Size limits of a world.
+    """Size limits of a world."""
 
-    Attributes:
-        objects: Largest number of objects.
-        nodes: Largest number of nodes of all grids together.
-        where: Scope of the limits, for messages.
-    """
-
-    objects: int
-    nodes: int
-    where: str
+    objects: int  # largest number of objects
+    nodes: int  # largest number of nodes of all grids together
+    where: str  # scope of the limits, for messages
 
 
 REQUEST_LIMITS = WorldLimits(REQUEST_OBJECTS_MAX, MAX_GRID_NODES, "one request")
 
 
 class Surroundings(NamedTuple):
-    """Obstacles around the robot in a request, and attached objects.
+    """Obstacles around the robot in a request, and attached objects."""
 
-    Attributes:
-        world: The obstacles; None: no obstacles.
-        object_enabled: Enabled obstacles, bool [objects] or [problem_count, objects]; None: all.
-        attached: Objects attached to links, by name.
-    """
-
-    world: World | None = None
+    world: World | None = None  # the obstacles; None: no obstacles
+    # enabled obstacles, bool [objects] or [problem_count, objects]; None: all
     object_enabled: NDArray[np.bool_] | None = None
-    attached: Mapping[str, AttachedObject] = NOTHING_ATTACHED
+    attached: Mapping[str, AttachedObject] = NOTHING_ATTACHED  # objects attached to links, by name
 
 
 def read_surroundings(

@@ -41,23 +41,14 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ProblemKind:
-    """The answer to a class of errors.
+    """The answer to a class of errors."""
 
-    Attributes:
-        status: HTTP status; 500 is a fault of the service, and logged.
-        code: Stable name.
-        title: For people, the same for all errors of the class.
-        retry_after_s: Time after which to try again [s].
-        headers: Further headers.
-        detail: Text in place of the error's own; None for that.
-    """
-
-    status: int
-    code: str
-    title: str
-    retry_after_s: int | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    detail: str | None = None
+    status: int  # HTTP status; 500 is a fault of the service, and logged
+    code: str  # stable name
+    title: str  # for people, the same for all errors of the class
+    retry_after_s: int | None = None  # time after which to try again [s]
+    headers: Mapping[str, str] = field(default_factory=dict)  # further headers
+    detail: str | None = None  # text in place of the error's own; None for that
 
 
 _ASK_FOR_KEY = {"WWW-Authenticate": 'Bearer realm="ik-service"'}

@@ -44,17 +44,11 @@ _logger = logging.getLogger(__name__)
 
 
 class Arrival(NamedTuple):
-    """Arrival of a request, from its headers.
+    """Arrival of a request, from its headers."""
 
-    Attributes:
-        at: Earliest time of the first byte, on the monotonic clock [s].
-        deadline: Time until which the caller waits, on the same clock [s].
-        sender: Path, API key, media type and size; requests of one sender are expected to be equal.
-    """
-
-    at: float
-    deadline: float
-    sender: Hashable
+    at: float  # earliest time of the first byte, on the monotonic clock [s]
+    deadline: float  # time until which the caller waits, on the same clock [s]
+    sender: Hashable  # path, API key, media type and size; requests of one sender are expected to be equal
 
 
 class LoopLag:

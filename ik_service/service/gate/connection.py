@@ -76,15 +76,10 @@ def _close_first(connections: "dict[LimitedConnection, None]") -> bool:
 
 
 class LimitedConnection(HttpToolsProtocol):
-    """HTTP connection with limits.
+    """HTTP connection with limits."""
 
-    Attributes:
-        settings: The settings with the limits (class attribute).
-        slots: Slots of all connections of the server (class attribute).
-    """
-
-    settings: ServiceSettings
-    slots: ConnectionSlots
+    settings: ServiceSettings  # the settings with the limits (class attribute)
+    slots: ConnectionSlots  # slots of all connections of the server (class attribute)
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

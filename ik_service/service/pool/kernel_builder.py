@@ -53,27 +53,16 @@ class BuildEnd(Enum):
 
 @dataclass(eq=False)
 class Build:
-    """Kernels to compile.
-
-    Attributes:
-        robot: The robot.
-        sample: Smallest request for all these kernels: one problem per pattern of active rows.
-        mark: File that marks the kernels as compiled.
-        owner: Owner of the first request for the kernels.
-        on_end: Called with the outcome.
-        owners: Returns the owners of requests still waiting for the kernels.
-        made: Number of finished steps.
-        deaths: Number of processes that died during this build.
-    """
+    """Kernels to compile."""
 
     robot: RobotModel
-    sample: SolveRequest
-    mark: Path
-    owner: Owner
-    on_end: Callable[[BuildEnd], None]
-    owners: Callable[[], Collection[Owner]]
-    made: int = 0
-    deaths: int = 0
+    sample: SolveRequest  # smallest request for all these kernels: one problem per pattern of active rows
+    mark: Path  # file that marks the kernels as compiled
+    owner: Owner  # owner of the first request for the kernels
+    on_end: Callable[[BuildEnd], None]  # called with the outcome
+    owners: Callable[[], Collection[Owner]]  # returns the owners of requests still waiting for the kernels
+    made: int = 0  # number of finished steps
+    deaths: int = 0  # number of processes that died during this build
 
     @property
     def left(self) -> int:

@@ -68,23 +68,15 @@ class BoundedDict(OrderedDict[K, V]):
 
 @dataclass(slots=True)
 class Pace:
-    """Times of the batches of a key.
+    """Times of the batches of a key."""
 
-    Attributes:
-        most: Largest number of problems in a batch.
-        kept: Solver time per problem in the last batches [s].
-        at: Time of the last record [s].
-        by_size: By batch size, a power of two: number of batches and least time of a batch [s].
-        is_timed: Whether batches of all sizes take the same time, so that they are not doubled.
-        singles: 2 or 1: a possibly slow key has that many batches of one problem to go; 0: none.
-    """
-
-    most: int
-    kept: tuple[float, ...] = _GUESS
-    at: float = 0.0
+    most: int  # largest number of problems in a batch
+    kept: tuple[float, ...] = _GUESS  # solver time per problem in the last batches [s]
+    at: float = 0.0  # time of the last record [s]
+    # by batch size, a power of two: number of batches and least time of a batch [s]
     by_size: dict[int, tuple[int, float]] = field(default_factory=dict)
-    is_timed: bool = False
-    singles: int = 0
+    is_timed: bool = False  # whether batches of all sizes take the same time, so that they are not doubled
+    singles: int = 0  # 2 or 1: a possibly slow key has that many batches of one problem to go; 0: none
 
 
 class BatchSizer:

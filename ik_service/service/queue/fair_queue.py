@@ -24,49 +24,33 @@ LARGE_AT_ONCE = 4
 
 @dataclass(slots=True)
 class OwnerAccount:
-    """Solver time of one owner.
+    """Solver time of one owner."""
 
-    Attributes:
-        used_s: Solver time used by the owner [s], from a start common to all owners.
-        start_s: Initial solver time of the owner's new queues [s].
-    """
-
-    used_s: float = 0.0
-    start_s: float = 0.0
+    used_s: float = 0.0  # solver time used by the owner [s], from a start common to all owners
+    start_s: float = 0.0  # initial solver time of the owner's new queues [s]
 
 
 @dataclass(slots=True)
 class OwnerQueue:
-    """Requests of one owner in one group.
+    """Requests of one owner in one group."""
 
-    Attributes:
-        used_s: Solver time used by the queue [s], from a start common to all queues of its owner.
-        requests: Large requests, then small requests, each in order of arrival.
-        problems: Number of waiting problems of large requests, then of small requests.
-        large_next: Whether the next batch is one of large requests if both kinds wait.
-    """
-
-    used_s: float
+    used_s: float  # solver time used by the queue [s], from a start common to all queues of its owner
+    # large requests, then small requests, each in order of arrival
     requests: tuple[OrderedDict[QueuedRequest, None], ...] = field(
         default_factory=lambda: (OrderedDict(), OrderedDict())
     )
+    # number of waiting problems of large requests, then of small requests
     problems: list[int] = field(default_factory=lambda: [0, 0])
-    large_next: bool = False
+    large_next: bool = False  # whether the next batch is one of large requests if both kinds wait
 
 
 @dataclass(slots=True)
 class RequestGroup:
-    """Requests with the same batch key.
+    """Requests with the same batch key."""
 
-    Attributes:
-        kinds: Cap on the number of queues; each queue is one unit.
-        is_open: Whether the kernels are compiled, so batches may be taken.
-        queues: The requests, by owner.
-    """
-
-    kinds: FairCap
-    is_open: bool
-    queues: dict[Owner, OwnerQueue] = field(default_factory=dict)
+    kinds: FairCap  # cap on the number of queues; each queue is one unit
+    is_open: bool  # whether the kernels are compiled, so batches may be taken
+    queues: dict[Owner, OwnerQueue] = field(default_factory=dict)  # the requests, by owner
 
 
 class FairQueue:

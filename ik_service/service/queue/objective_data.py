@@ -24,22 +24,16 @@ ROW_WEIGHTS = "row_weights"
 
 @dataclass(frozen=True, eq=False)
 class ObjectiveData:
-    """One objective of every problem of a request.
+    """One objective of every problem of a request."""
 
-    Attributes:
-        kind: Name of the kind, as in a request.
-        objective_class: Class of the objective.
-        names: Arguments of the class other than numbers, such as `link` or `joints`.
-        data: Numeric arguments of the class by name, shape [width] or [problem_count, width]; `row_weights` includes
-            the weight of the objective.
-        priority: 0: same priority as targets; 1: lower-priority rows, in the null space of the targets.
-    """
-
-    kind: str
-    objective_class: Callable[..., ExpressionObjective]
+    kind: str  # name of the kind, as in a request
+    objective_class: Callable[..., ExpressionObjective]  # class of the objective
+    # arguments of the class other than numbers, such as `link` or `joints`
     names: tuple[tuple[str, str | tuple[str, ...]], ...]
+    # numeric arguments of the class by name, shape [width] or [problem_count, width]; `row_weights` includes the weight
+    # of the objective
     data: Mapping[str, FloatArray]
-    priority: int = 1
+    priority: int = 1  # 0: same priority as targets; 1: lower-priority rows, in the null space of the targets
 
     @property
     def structure(self) -> tuple[object, ...]:

@@ -24,30 +24,18 @@ RETRY_MOST_S = 60
 
 
 class TimedResult(NamedTuple):
-    """Result of a request, with times.
+    """Result of a request, with times."""
 
-    Attributes:
-        result: The result, in the order of the problems.
-        queue_ms: Waiting time before the request's first batch [ms].
-        solve_ms: Time from the start of the request's first batch to the end of its last batch [ms].
-    """
-
-    result: IKResult
-    queue_ms: float
-    solve_ms: float
+    result: IKResult  # in the order of the problems
+    queue_ms: float  # waiting time before the request's first batch [ms]
+    solve_ms: float  # time from the start of the request's first batch to the end of its last batch [ms]
 
 
 class Expected(NamedTuple):
-    """Expected request, before its body has been read.
+    """Expected request, before its body has been read."""
 
-    Attributes:
-        key: Batch key: requests with the same key can share a batch; None: unknown, with an estimated wait of 0.
-        problem_count: Number of problems.
-        owner: Owner of the request.
-    """
-
-    key: Hashable
-    problem_count: int
+    key: Hashable  # batch key: requests with the same key can share a batch; None: unknown, with an estimated wait of 0
+    problem_count: int  # number of problems
     owner: Owner = None
 
 
@@ -156,14 +144,8 @@ class QueuedRequest:
 
 @dataclass(frozen=True, slots=True)
 class BatchShare:
-    """Problems of one request in a batch.
-
-    Attributes:
-        queued: The request.
-        rows: Problems of the request in this batch.
-        count: Number of these problems.
-    """
+    """Problems of one request in a batch."""
 
     queued: QueuedRequest
-    rows: slice
-    count: int
+    rows: slice  # problems of the request in this batch
+    count: int  # number of these problems

@@ -34,29 +34,18 @@ _ALL_ENABLED = np.ones((1, 0), bool)
 
 @dataclass(frozen=True, eq=False)
 class SolveRequest:
-    """Batch of problems for one robot.
+    """Batch of problems for one robot."""
 
-    Attributes:
-        targets: The targets; at least one target or one objective is required.
-        batch: The problems, without worlds; either each problem has its own start, or no problem has a start.
-        options: Options of the solve.
-        objectives: Objectives besides the targets.
-        world: Obstacles around the robot; None: no obstacles.
-        object_enabled: Enabled objects of the world, bool [objects] or [problem_count, objects]; None: all.
-        attached: Objects attached to links, by name.
-        engine: Engine of the solve, as for `IKSolver`.
-        islands: Whether trees without common rows are solved independently.
-    """
-
-    targets: tuple[Target, ...]
-    batch: Batch
-    options: SolverOptions = field(default_factory=SolverOptions)
-    objectives: tuple[ObjectiveData, ...] = ()
-    world: World | None = None
+    targets: tuple[Target, ...]  # the targets; at least one target or one objective is required
+    batch: Batch  # the problems, without worlds; either each problem has its own start, or no problem has a start
+    options: SolverOptions = field(default_factory=SolverOptions)  # options of the solve
+    objectives: tuple[ObjectiveData, ...] = ()  # objectives besides the targets
+    world: World | None = None  # obstacles around the robot; None: no obstacles
+    # enabled objects of the world, bool [objects] or [problem_count, objects]; None: all
     object_enabled: NDArray[np.bool_] | None = None
-    attached: Mapping[str, AttachedObject] = field(default_factory=dict)
-    engine: Engine = "auto"
-    islands: bool = True
+    attached: Mapping[str, AttachedObject] = field(default_factory=dict)  # objects attached to links, by name
+    engine: Engine = "auto"  # engine of the solve, as for `IKSolver`
+    islands: bool = True  # whether trees without common rows are solved independently
 
     @property
     def problem_count(self) -> int:

@@ -22,20 +22,15 @@ Asked = TypeVar("Asked")
 
 @dataclass(frozen=True)
 class HostCalculation(Generic[Asked]):
-    """A computation, with the memory and time that it takes.
+    """A computation, with the memory and time that it takes."""
 
-    Attributes:
-        subject: What it is, for messages about media types.
-        read: Returns what a body asks for: (robot, document as a codec decodes it, worlds that it may name).
-        answer_bytes: Most bytes of the answer: (robot, asked, whether columns are bytes rather than text).
-        working_bytes: Memory while it is computed: (robot, asked).
-        answer: The answer in pieces: (name of the robot, robot, asked, codec of the answer).
-    """
-
-    subject: str
+    subject: str  # what it is, for messages about media types
+    # returns what a body asks for: (robot, document as a codec decodes it, worlds that it may name)
     read: Callable[[RobotModel, object, Mapping[str, World]], Asked]
+    # most bytes of the answer: (robot, asked, whether columns are bytes rather than text)
     answer_bytes: Callable[[RobotModel, Asked, bool], int]
-    working_bytes: Callable[[RobotModel, Asked], int]
+    working_bytes: Callable[[RobotModel, Asked], int]  # memory while it is computed: (robot, asked)
+    # the answer in pieces: (name of the robot, robot, asked, codec of the answer)
     answer: Callable[[str, RobotModel, Asked, Codec], Sequence[bytes | memoryview]]
 
     async def respond(self, robot: str, request: Request, state: ServiceState) -> Response:

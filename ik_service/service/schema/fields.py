@@ -99,14 +99,11 @@ NAME_LISTS = required(NAMES, column(NAMES))
 
 @dataclass(frozen=True)
 class NumericColumn:
-    """Reading of a numeric column of an objective, in the annotation of the field.
+    """Reading of a numeric column of an objective, in the annotation of the field."""
 
-    Attributes:
-        kind: What its rows are, which decides how they are checked.
-        width: Numbers in a row; None where the robot decides: its coordinates, its DOFs, or the rows of the objective.
-    """
-
+    # what its rows are, which decides how they are checked
     kind: Literal["vector", "direction", "quaternion", "configuration", "dof_values", "weights"]
+    # numbers in a row; None where the robot decides: its coordinates, its DOFs, or the rows of the objective
     width: int | None = None
 
 
