@@ -7,35 +7,23 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column, with a row for every problem.
+    """One column, with a row for every problem."""
 
-    Attributes:
-        name: Its name in Python, on the device and in C.
-        dtype: NumPy's name of its type; "precision" is float32, or float64 if requested; "status" is an int8 code of
-            `IKStatus`, at edges a word, or uint8 beside the words.
-        axes: Axes after the axis of the problems.
-        unit: Its unit, empty for none.
-        meaning: Its meaning, in the C header.
-        description: Its meaning, in the HTTP schema.
-        place: Its place among the columns at edges.
-        include: Value of `include` in a request for this column over HTTP; empty for always. Files hold only the
-            columns that are always there.
-        null: Value in arrays for a null in JSON; empty for none.
-        on_device: Whether kernels write the column; otherwise the host assembles the column.
-        streamed: Whether streams have the column.
-    """
-
-    name: str
+    name: str  # its name in Python, on the device and in C
+    # NumPy's name of its type; "precision" is float32, or float64 if requested; "status" is an int8 code of `IKStatus`,
+    # at edges a word, or uint8 beside the words
     dtype: Literal["precision", "status", "bool", "int32", "float32", "float64"]
-    axes: tuple[str, ...] = ()
-    unit: str = ""
-    meaning: str = ""
-    description: str = ""
-    place: int = 0
+    axes: tuple[str, ...] = ()  # axes after the axis of the problems
+    unit: str = ""  # its unit, empty for none
+    meaning: str = ""  # its meaning, in the C header
+    description: str = ""  # its meaning, in the HTTP schema
+    place: int = 0  # its place among the columns at edges
+    # value of `include` in a request for this column over HTTP; empty for always. Files hold only the columns that are
+    # always there
     include: str = ""
-    null: Literal["", "nan", "-1", "inf"] = ""
-    on_device: bool = True
-    streamed: bool = False
+    null: Literal["", "nan", "-1", "inf"] = ""  # value in arrays for a null in JSON; empty for none
+    on_device: bool = True  # whether kernels write the column; otherwise the host assembles the column
+    streamed: bool = False  # whether streams have the column
 
     @cached_property
     def edge_name(self) -> str:

@@ -30,21 +30,13 @@ FREE_AXES: Mapping[JointType, Float64Array] = {JointType.PLANAR: np.eye(3), Join
 
 
 class _Part(NamedTuple):
-    """An elementary joint of a closing joint.
+    """An elementary joint of a closing joint."""
 
-    Attributes:
-        name: Name within the closing joint; empty for the only part.
-        joint_type: Type of the part.
-        axis: Axis of a scalar joint.
-        is_screw: Whether this part follows the part before: pitch times angle.
-        is_distant: Whether this part is at the loop's distance along x.
-    """
-
-    name: str
+    name: str  # name within the closing joint; empty for the only part
     joint_type: JointType
-    axis: Float64Array = Z
-    is_screw: bool = False
-    is_distant: bool = False
+    axis: Float64Array = Z  # axis of a scalar joint
+    is_screw: bool = False  # whether this part follows the part before: pitch times angle
+    is_distant: bool = False  # whether this part is at the loop's distance along x
 
 
 _BALL = _Part("turn", JointType.BALL)

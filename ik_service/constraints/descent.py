@@ -25,19 +25,12 @@ DAMPING_FLOOR = 1e-14
 
 
 class Descent(NamedTuple):
-    """Result of a descent.
+    """Result of a descent."""
 
-    Attributes:
-        joint_q: Final configurations, shape [n, joint_coord_count].
-        rows: Rows at `joint_q`, shape [n, rows].
-        held: Whether a limit held a free DOF at the end, or a closing joint is beyond its limit, shape [n].
-        iterations: Steps tried, shape [n].
-    """
-
-    joint_q: Float64Array
-    rows: Float64Array
-    held: BoolArray
-    iterations: NDArray[np.int32]
+    joint_q: Float64Array  # final configurations, shape [n, joint_coord_count]
+    rows: Float64Array  # rows at `joint_q`, shape [n, rows]
+    held: BoolArray  # whether a limit held a free DOF at the end, or a closing joint is beyond its limit, shape [n]
+    iterations: NDArray[np.int32]  # steps tried, shape [n]
 
 
 class ClosingProblem:

@@ -119,17 +119,11 @@ class ScalarRows:
 
 
 class LoopRows(NamedTuple):
-    """Rows of one loop's joint, or of limits of this joint.
+    """Rows of one loop's joint, or of limits of this joint."""
 
-    Attributes:
-        size: Pitch or distance of the loop.
-        stated: Rows as expressions.
-        numbers: Further constants of the rows, by name.
-    """
-
-    size: float
-    stated: RowStatement
-    numbers: dict[str, float]
+    size: float  # pitch or distance of the loop
+    stated: RowStatement  # rows as expressions
+    numbers: dict[str, float]  # further constants of the rows, by name
 
 
 def loop_values_and_jacobians(

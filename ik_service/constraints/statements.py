@@ -75,17 +75,11 @@ TWISTS = tuple(tuple(f"twist{side}_{k}" for k in range(TWIST)) for side in range
 
 
 class RowStatement(NamedTuple):
-    """Rows of one joint on symbols.
-
-    Attributes:
-        rows: The rows.
-        by_twist: Derivatives by the relative twist of both frames, row after row, 6 each.
-        bend: Second time derivatives of the rows at constant twists of both frames.
-    """
+    """Rows of one joint on symbols."""
 
     rows: tuple[Expression, ...]
-    by_twist: tuple[Expression, ...]
-    bend: tuple[Expression, ...]
+    by_twist: tuple[Expression, ...]  # derivatives by the relative twist of both frames, row after row, 6 each
+    bend: tuple[Expression, ...]  # second time derivatives of the rows at constant twists of both frames
 
 
 @functools.cache

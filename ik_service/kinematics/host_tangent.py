@@ -26,17 +26,11 @@ from objectives.errors import InputError
 
 
 class BodyMotion(NamedTuple):
-    """Poses of all bodies and their motion subspace, in many configurations.
+    """Poses of all bodies and their motion subspace, in many configurations."""
 
-    Attributes:
-        joint_q: The configurations, shape [n, joint_coord_count].
-        T_world_body: [m, xyzw], shape [n, body_count, 7].
-        S: Motion subspace: twist per unit velocity of each DOF, world frame, shape [n, joint_dof_count, 6].
-    """
-
-    joint_q: Float64Array
-    T_world_body: Float64Array
-    S: Float64Array
+    joint_q: Float64Array  # shape [n, joint_coord_count]
+    T_world_body: Float64Array  # [m, xyzw], shape [n, body_count, 7]
+    S: Float64Array  # motion subspace: twist per unit velocity of each DOF, world frame, shape [n, joint_dof_count, 6]
 
 
 def body_motion(robot: KinematicRobot, joint_q: ArrayLike) -> BodyMotion:

@@ -20,22 +20,14 @@ class JointStep:
 
     With the parent's quaternion p, the child's quaternion is
     ``cos(angle / 2) * turn[:4] @ p + sin(angle / 2) * turn[4:] @ p``.
-
-    Attributes:
-        joint_type: Type of the joint.
-        parent: Parent body, -1 for the world.
-        coordinates: The joint's slice of joint_q.
-        origin: Origin of the joint-parent frame in the parent body [m], shape [3].
-        axes: Axes of the DOFs in the parent body, shape [dofs, 3].
-        turn: Matrices of two right-multiplications by constant quaternions, stacked, shape [8, 4].
     """
 
     joint_type: JointType
-    parent: int
-    coordinates: slice
-    origin: Float64Array
-    axes: Float64Array
-    turn: Float64Array
+    parent: int  # parent body, -1 for the world
+    coordinates: slice  # the joint's slice of joint_q
+    origin: Float64Array  # origin of the joint-parent frame in the parent body [m], shape [3]
+    axes: Float64Array  # axes of the DOFs in the parent body, shape [dofs, 3]
+    turn: Float64Array  # matrices of two right-multiplications by constant quaternions, stacked, shape [8, 4]
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,23 +48,16 @@ class Element:
 
 @dataclass(frozen=True)
 class ElementTable:
-    """The elements of one group on one robot.
-
-    Attributes:
-        group: The row group.
-        integers: Row, bodies, ranges of moving DOFs, coordinates, DOFs and data columns, [element_count, columns].
-        frame_offsets: T_body_link (static link: T_world_link) of each frame, [element_count, frame_count or 1, 7].
-        constants: Numbers of the robot, shape [element_count, constant_count].
-        moving_dofs: DOFs that move the frames, list after list.
-        row_support: Sparsity of the Jacobian, shape [element_count * row_count, joint_dof_count].
-    """
+    """The elements of one group on one robot."""
 
     group: RowGroup
+    # row, bodies, ranges of moving DOFs, coordinates, DOFs and data columns, [element_count, columns]
     integers: IntArray
+    # T_body_link (static link: T_world_link) of each frame, [element_count, frame_count or 1, 7]
     frame_offsets: FloatArray
-    constants: FloatArray
-    moving_dofs: IntArray
-    row_support: BoolArray
+    constants: FloatArray  # numbers of the robot, shape [element_count, constant_count]
+    moving_dofs: IntArray  # DOFs that move the frames, list after list
+    row_support: BoolArray  # sparsity of the Jacobian, shape [element_count * row_count, joint_dof_count]
 
 
 def build_element_table(group: RowGroup, elements: Sequence[Element], first_row: int, model: IKModel) -> ElementTable:

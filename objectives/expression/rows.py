@@ -99,35 +99,23 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class StatedRows:
-    """A group on symbols: variables, weighted rows and derivatives, in one graph.
-
-    Attributes:
-        graph: The graph.
-        frame_names: Variables of each frame: position, then orientation xyzw.
-        coordinate_names: Variable of each scalar coordinate.
-        quaternion_names: Variables of each quaternion.
-        constant_names: Variable of each constant.
-        data_names: Variables of each data field; the last field has the weights of the rows.
-        plain: Rows without weights.
-        rows: Rows times `weight` times the row's weight.
-        frame_derivatives: For each frame and row: derivative by the frame's twist, 6 expressions.
-        coordinate_derivatives: For each coordinate and row: derivative by the coordinate.
-        quaternion_derivatives: For each quaternion and row: derivative by the left tangent, 3 expressions.
-        common_motion_cancels: True if a common motion of all frames changes no row, as for relative poses.
-    """
+    """A group on symbols: variables, weighted rows and derivatives, in one graph."""
 
     graph: ExpressionGraph
-    frame_names: tuple[tuple[str, ...], ...]
-    coordinate_names: tuple[str, ...]
-    quaternion_names: tuple[tuple[str, ...], ...]
-    constant_names: tuple[str, ...]
-    data_names: tuple[tuple[str, ...], ...]
-    plain: tuple[Expression, ...]
-    rows: tuple[Expression, ...]
+    frame_names: tuple[tuple[str, ...], ...]  # variables of each frame: position, then orientation xyzw
+    coordinate_names: tuple[str, ...]  # variable of each scalar coordinate
+    quaternion_names: tuple[tuple[str, ...], ...]  # variables of each quaternion
+    constant_names: tuple[str, ...]  # variable of each constant
+    data_names: tuple[tuple[str, ...], ...]  # variables of each data field; the last field has the weights of the rows
+    plain: tuple[Expression, ...]  # rows without weights
+    rows: tuple[Expression, ...]  # rows times `weight` times the row's weight
+    # for each frame and row: derivative by the frame's twist, 6 expressions
     frame_derivatives: tuple[tuple[tuple[Expression, ...], ...], ...]
+    # for each coordinate and row: derivative by the coordinate
     coordinate_derivatives: tuple[tuple[Expression, ...], ...]
+    # for each quaternion and row: derivative by the left tangent, 3 expressions
     quaternion_derivatives: tuple[tuple[tuple[Expression, ...], ...], ...]
-    common_motion_cancels: bool
+    common_motion_cancels: bool  # true if a common motion of all frames changes no row, as for relative poses
 
 
 WEIGHT = "weight"

@@ -37,23 +37,14 @@ NO_SWING = 1e-24  # squared sine below which an angle equals its sine
 
 
 class FrameMotion(NamedTuple):
-    """Motion of a frame relative to a reference frame.
+    """Motion of a frame relative to a reference frame."""
 
-    Attributes:
-        axis: z axis of the frame.
-        normal: z axis of the reference frame.
-        position: Origin of the frame.
-        linear: Linear part of the relative twist, at the world origin.
-        turn: Angular part of the relative twist.
-        size: Number of the constraint, such as a radius.
-    """
-
-    axis: Vector
-    normal: Vector
-    position: Vector
-    linear: Vector
-    turn: Vector
-    size: Scalar
+    axis: Vector  # z axis of the frame
+    normal: Vector  # z axis of the reference frame
+    position: Vector  # origin of the frame
+    linear: Vector  # linear part of the relative twist, at the world origin
+    turn: Vector  # angular part of the relative twist
+    size: Scalar  # number of the constraint, such as a radius
 
     @classmethod
     def of_twist(cls, frame: Frame, reference: Frame, linear: Vector, turn: Vector, size: Scalar) -> "FrameMotion":
@@ -116,23 +107,14 @@ VELOCITY_ROWS: Mapping[str, Callable[[FrameMotion], Scalar]] = {
 
 @dataclass(frozen=True)
 class MovingPair:
-    """A part of a velocity constraint: a frame and a reference frame.
+    """A part of a velocity constraint: a frame and a reference frame."""
 
-    Attributes:
-        kind: A key of `VELOCITY_ROWS`.
-        link: Link that carries the frame.
-        reference_link: Link that carries the reference frame; None for the world.
-        offset: T_link_frame, position [m] and quaternion xyzw.
-        reference_offset: T_reference_link_frame, position [m] and quaternion xyzw.
-        size: Radius of a wheel [m], factor of a rotation; 1 for other kinds.
-    """
-
-    kind: str
-    link: str
-    reference_link: str | None
-    offset: tuple[float, ...]
-    reference_offset: tuple[float, ...]
-    size: float = 1.0
+    kind: str  # a key of `VELOCITY_ROWS`
+    link: str  # link that carries the frame
+    reference_link: str | None  # link that carries the reference frame; None for the world
+    offset: tuple[float, ...]  # T_link_frame, position [m] and quaternion xyzw
+    reference_offset: tuple[float, ...]  # T_reference_link_frame, position [m] and quaternion xyzw
+    size: float = 1.0  # radius of a wheel [m], factor of a rotation; 1 for other kinds
 
 
 START = "start"

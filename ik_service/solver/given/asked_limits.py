@@ -23,17 +23,11 @@ TOLD_PROBLEMS = 8
 
 
 class AskedLimits(NamedTuple):
-    """Limits of the active DOFs in one solve, within the limits of the robot.
+    """Limits of the active DOFs in one solve, within the limits of the robot."""
 
-    Attributes:
-        lower: Lower limits [rad or m], shape [1 or problems, active_dof_count].
-        upper: Upper limits, same shape.
-        frozen: DOFs held at the start, same shape; both limits equal the start.
-    """
-
-    lower: Float64Array
-    upper: Float64Array
-    frozen: NDArray[np.bool_]
+    lower: Float64Array  # lower limits [rad or m], shape [1 or problems, active_dof_count]
+    upper: Float64Array  # upper limits, same shape
+    frozen: NDArray[np.bool_]  # DOFs held at the start, same shape; both limits equal the start
 
     def part(self, problems: slice | NDArray[np.intp]) -> "AskedLimits":
         """Return the limits of some of the problems."""

@@ -15,27 +15,20 @@ Problems = slice | NDArray[np.intp]
 
 
 class Batch(NamedTuple):
-    """Problems of one solver, checked; arrays of the host, coordinates in the robot's own order.
+    """Problems of one solver, checked; arrays of the host, coordinates in the robot's own order."""
 
-    Attributes:
-        positions: Target positions [m], [problem_count, 3] per target; None where a target leaves positions free.
-        orientations_xyzw: Target orientations, unit quaternions [problem_count, 4] per target; None where free.
-        problem_count: Number of problems.
-        start: Configurations of seed 0, [joint_coord_count] or [problem_count, joint_coord_count]; None for none.
-        enabled: Enabled constraints, bool [1 or problem_count, constraints]; None for all.
-        worlds: Obstacles and attached objects of the collision check; None for no check.
-        limits: Joint limits of these problems; None for the robot's.
-        lines: Lines of these problems in the data of targets and objectives, [problem_count]; None where problem k has
-            line k.
-    """
-
+    # target positions [m], [problem_count, 3] per target; None where a target leaves positions free
     positions: tuple[FloatArray | None, ...]
+    # target orientations, unit quaternions [problem_count, 4] per target; None where free
     orientations_xyzw: tuple[FloatArray | None, ...]
     problem_count: int
+    # configurations of seed 0, [joint_coord_count] or [problem_count, joint_coord_count]; None for none
     start: FloatArray | None = None
+    # enabled constraints, bool [1 or problem_count, constraints]; None for all
     enabled: NDArray[np.bool_] | None = None
-    worlds: CheckedWorlds | None = None
-    limits: AskedLimits | None = None
+    worlds: CheckedWorlds | None = None  # obstacles and attached objects of the collision check; None for no check
+    limits: AskedLimits | None = None  # joint limits of these problems; None for the robot's
+    # lines of these problems in the data of targets and objectives, [problem_count]; None where problem k has line k
     lines: NDArray[np.intp] | None = None
 
     @classmethod
