@@ -201,7 +201,6 @@ def _keep(own: JaxSolver, given: Given) -> tuple[JaxAnswer, tuple[Array, Given]]
 
 
 def _pull_back(own: JaxSolver, kept: tuple[Array, Given], by_answer: JaxAnswer) -> tuple[Given]:
-    """Return gradients by the inputs from the gradient by the configurations."""
     by, given = kept
     rates = jnp.einsum("ncpk,nc->npk", by, by_answer.joint_q)
     of_targets, of_tools = jnp.split(rates, [len(own.solver.targets)], axis=1)

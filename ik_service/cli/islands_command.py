@@ -25,7 +25,6 @@ class TreeReport:
     locked_joints: tuple[str, ...]  # joints without an active DOF
 
     def __str__(self) -> str:
-        """Return the report as lines of text."""
         lines = [f"{self.robot}: {len(self.trees)} kinematic tree{'' if len(self.trees) == 1 else 's'}"]
         lines += [f"  tree {number}: {', '.join(joints)}" for number, joints in enumerate(self.trees)]
         lines += [f"  static links: {', '.join(self.static_links)}"] if self.static_links else []

@@ -31,11 +31,9 @@ class PoseProblems:
         return cls(robot, tuple(links), poses.positions, poses.orientations_xyzw)
 
     def __len__(self) -> int:
-        """Return the number of problems."""
         return len(self.positions)
 
     def __getitem__(self, rows: slice) -> "PoseProblems":
-        """Return some of the problems."""
         return PoseProblems(self.robot, self.links, self.positions[rows], self.orientations_xyzw[rows])
 
     def judge(self, joint_q: NDArray[Any], position: float, orientation: float) -> NDArray[np.bool_]:

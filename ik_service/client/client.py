@@ -272,7 +272,6 @@ class AsyncClient(ClientCore[AsyncStream], AbstractAsyncContextManager["AsyncCli
         await self._http.aclose()
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the connections."""
         await self.aclose()
 
 
@@ -296,7 +295,6 @@ class Client(ClientCore[Stream], AbstractContextManager["Client"]):
         self._http.close()
 
     def __exit__(self, *_: object) -> None:
-        """Close the connections."""
         self.close()
 
 
@@ -315,5 +313,4 @@ def _wait_s(failure: ClientError, tries: int) -> float | None:
 
 
 def _address(robot: str) -> str:
-    """Return the path of a robot."""
     return f"/v1/robots/{quote(robot, safe='')}"

@@ -129,7 +129,6 @@ class AsyncStream(StreamCore):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the connection."""
         await self._block.aclose()
 
     async def step(
@@ -181,7 +180,6 @@ class Stream(StreamCore):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the connection."""
         self._block.close()
 
     async def _received(self) -> Any:

@@ -272,8 +272,6 @@ def world_lines(worlds: Sequence[World]) -> WorldLines:
 
 
 class _Line(NamedTuple):
-    """One object."""
-
     kind: ObjectKind  # rule for the distance
     numbers: Float64Array  # a row of ``WorldLines.shape``, [16]
     nodes: tuple[int, ...] = (0, 0, 0)  # nodes of a grid along x, y and z

@@ -36,7 +36,6 @@ class SideBySide:
             self._append(None)
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """End the block."""
         self._pop()
 
     @contextmanager

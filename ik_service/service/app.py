@@ -152,7 +152,6 @@ def worker_role(number: int) -> str:
 
 
 def _solver_pool(settings: ServiceSettings, observer: PoolObserver, *, compile_apart: bool) -> SolverPool:
-    """Return a pool with the bounds of the settings."""
     limits = PoolLimits(
         requests=settings.queue_requests,
         problems=settings.queue_problems,

@@ -122,8 +122,6 @@ def _check_root(path: Path) -> None:
 
 
 class _Conversion:
-    """Conversion of one compiled model into a description."""
-
     def __init__(self, mujoco: Any, model: Any, name: str, *, reads_constraints: bool) -> None:
         if not reads_constraints:
             model.eq_active0[:] = 0

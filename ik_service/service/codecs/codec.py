@@ -75,11 +75,9 @@ class LazyRows(Sequence[Any]):
         self._count, self._make = count, make
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return self._count
 
     def __getitem__(self, place: Any) -> Any:
-        """Make a row, or several."""
         if isinstance(place, slice):
             return [self._make(row) for row in range(*place.indices(self._count))]
         if not 0 <= place < self._count:

@@ -129,7 +129,6 @@ def column_answer_bytes(
 
 
 def _extents(robot: RobotModel, request: SolveRequest, targets: int, poses: int) -> dict[str, int]:
-    """Return the lengths of the axes of columns."""
     constraints, closing = len(robot.constraint_names), len(robot.closing_coordinate_names)
     extents = {"coordinates": robot.joint_coord_count, "dofs": robot.joint_dof_count, "targets": targets}
     extents |= {"solutions": request.options.solution_count, "constraints": constraints, "closing_coordinates": closing}

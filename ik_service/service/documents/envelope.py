@@ -62,7 +62,6 @@ def check_link(name: str, robot: RobotModel, pointer: str) -> None:
 
 
 def _fault(body: type[Envelope], place: tuple[int | str, ...], kind: str, message: str) -> FaultBody:
-    """Return the fault for a validation error of pydantic."""
     detail = f"{'Field required' if kind == 'union_tag_not_found' else message}."
     if kind == "extra_forbidden":
         close = near_names(str(place[-1]), _field_names(body, place[:-1]))
@@ -84,7 +83,6 @@ def _field_names(body: type[Envelope], place: tuple[int | str, ...]) -> list[str
 
 
 def _models(annotation: Any) -> list[type[Envelope]]:
-    """Return the models in the annotation of a field."""
     if hasattr(annotation, "model_fields"):
         return [annotation]
     return [model for part in get_args(annotation) for model in _models(part)]

@@ -232,7 +232,6 @@ def solve_document(fields: ArchiveFields) -> dict[str, Any]:
 
 
 def _by_link(name: str, array: NDArray[Any], count: int) -> list[NDArray[Any]]:
-    """Return the columns of an array, one per link."""
     if count <= 1 and array.ndim == 2:
         return [array] * count
     if array.ndim != 3 or array.shape[1] != count:

@@ -73,7 +73,6 @@ def read_surroundings(
 
 
 def _world_of(given: SolveWorld, kept: Mapping[str, World]) -> World:
-    """Return the world of a request, given by name or by its objects."""
     if given.name is None:
         return read_objects(given.objects, "/world/objects", REQUEST_LIMITS)
     if given.objects:
@@ -86,7 +85,6 @@ def _world_of(given: SolveWorld, kept: Mapping[str, World]) -> World:
 
 
 def _read_attached(given: Any, robot: RobotModel, world: World) -> Mapping[str, AttachedObject]:
-    """Return the objects attached to links, by name."""
     if not isinstance(given, dict):
         raise faulty_field("/world/attached", "wrong_type", "Give an object of attached objects by their names.")
     if len(given) > MAX_ATTACHED:

@@ -249,7 +249,6 @@ async def _answer_framework(request: Request, error: Exception) -> Response:
 
 
 def _allowed_methods(request: Request) -> list[str]:
-    """Return the methods that some route has at the address of a request."""
     routes = request.app.routes
 
     def is_allowed(method: str) -> bool:

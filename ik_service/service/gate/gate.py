@@ -112,7 +112,6 @@ class Gate:
             )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
         started = time.perf_counter()

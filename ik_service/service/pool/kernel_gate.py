@@ -133,7 +133,6 @@ class KernelGate:
         return (each for each in waiting if not each.is_stale(now))
 
     def _owners(self, queued: QueuedRequest) -> set[Owner]:
-        """Return the owners of requests waiting for the same code."""
         with self._changed:
             return {each.owner for each in self._live(queued)}
 

@@ -67,7 +67,6 @@ class SolverCache:
         self._owners: dict[Hashable, str | None] = {}  # last owner of each solver
 
     def __len__(self) -> int:
-        """Return the number of solvers kept."""
         return len(self._solvers)
 
     def lost_device(self) -> str | None:

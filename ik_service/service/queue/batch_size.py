@@ -59,7 +59,6 @@ class BoundedDict(OrderedDict[K, V]):
         self._most = most
 
     def __setitem__(self, key: K, value: V) -> None:
-        """Set an entry."""
         super().__setitem__(key, value)
         self.move_to_end(key)
         if len(self) > self._most:
@@ -91,7 +90,6 @@ class BatchSizer:
         self._paces: BoundedDict[Hashable, Pace] = BoundedDict(KEYS_MOST)
 
     def __contains__(self, key: Hashable) -> bool:
-        """Return whether a key is known."""
         return key in self._paces
 
     def start_small(self, key: Hashable) -> None:

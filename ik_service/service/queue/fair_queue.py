@@ -238,7 +238,6 @@ class FairQueue:
         return stale
 
     def __iter__(self) -> Iterator[QueuedRequest]:
-        """Yield all requests."""
         return self.waiting(self._groups)
 
     def _queues(self) -> Iterator[tuple[Hashable, Owner, OwnerQueue]]:

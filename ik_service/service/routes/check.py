@@ -33,8 +33,6 @@ router = APIRouter(prefix="/v1", tags=["robots"])
 
 
 class _AskedCheck(NamedTuple):
-    """A request, checked."""
-
     joint_q: FloatArray
     around: Surroundings
     spheres: BodySpheres

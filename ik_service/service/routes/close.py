@@ -35,8 +35,6 @@ router = APIRouter(prefix="/v1", tags=["robots"])
 
 @dataclass(frozen=True)
 class _AskedClosing:
-    """A request, checked."""
-
     joint_q: FloatArray
     enabled: NDArray[np.bool_] | None
     body: CloseRequestBody

@@ -41,14 +41,11 @@ async def forward(robot: RobotName, request: Request, state: State) -> Response:
 
 
 class _AskedPoses(NamedTuple):
-    """A request, checked."""
-
     joint_q: FloatArray
     links: Sequence[str]
 
 
 def _read(robot: RobotModel, document: object, _kept: Mapping[str, World]) -> _AskedPoses:
-    """Return the configurations and the names of links in a document."""
     asked = read_envelope(ForwardRequestBody, document)
     joint_q = read_rows(asked.joint_q, robot.joint_coord_count, "/joint_q")
     links = robot.link_names if asked.links is None else asked.links

@@ -75,7 +75,6 @@ async def get_robot(robot: RobotName, request: Request, state: State, condition:
 
 
 def _robot_content(name: str, served: ServedRobot) -> bytes:
-    """Return the description of a robot as JSON."""
     return robot_body(name, served.model, served.source).model_dump_json().encode()
 
 

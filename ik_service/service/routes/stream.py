@@ -196,7 +196,6 @@ class StreamSession:
         await self._follow(plan)
 
     async def _follow(self, plan: StreamPlan) -> None:
-        """Answer ticks."""
         joint_q = plan.joint_q
         while (message := await self._take(IDLE_S)) is not None:
             seq: int | None = None
@@ -228,7 +227,6 @@ class StreamSession:
             self._solving = None
 
     async def _fail(self, error: Exception, seq: int | None) -> None:
-        """Answer a message with an error."""
         if kind_of(error).status == 500:
             _logger.error("A message of a stream of '%s' failed", self._name, exc_info=error)
         skipped, self._skipped = self._skipped, 0

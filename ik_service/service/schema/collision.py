@@ -57,7 +57,6 @@ def _shape(name: str, fields: ShapeFields) -> dict[str, Any]:
 
 
 def _objects(most: int) -> dict[str, Any]:
-    """Return the schema of objects by their names."""
     return {
         "type": "object",
         "propertyNames": {"minLength": 1, "maxLength": limits.NAME_LENGTH},
