@@ -5,11 +5,7 @@ from contextlib import contextmanager
 
 
 def how_to_install(extra: str) -> str:
-    """Return advice for a missing package of an extra, as a sentence.
-
-    Args:
-        extra: The extra, as in pyproject.toml.
-    """
+    """Return advice for a missing package of an extra, as a sentence."""
     return f"Install the extra '{extra}': pip install '.[{extra}]' in the repository of ik-service."
 
 

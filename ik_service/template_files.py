@@ -7,14 +7,7 @@ from string import Template
 
 
 class TemplateFolder:
-    """The folder `templates` of a package.
-
-    Args:
-        package: Dotted name of the package.
-
-    Attributes:
-        path: The folder.
-    """
+    """The folder `templates` of a package."""
 
     def __init__(self, package: str) -> None:
         self.path = files(package) / "templates"

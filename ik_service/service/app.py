@@ -123,12 +123,7 @@ def create_app(
 
 
 class ServiceApp(FastAPI):
-    """FastAPI with the gate in front.
-
-    Args:
-        gate: Returns the gate in front of an application.
-        options: Options of FastAPI.
-    """
+    """FastAPI with the gate in front."""
 
     def __init__(self, gate: Callable[[ASGIApp], Gate], **options: Any) -> None:
         super().__init__(**options)

@@ -46,11 +46,6 @@ _logger = logging.getLogger(__name__)
 def warm_up(state: ServiceState, pool: SolverPool, names: Sequence[str] | None = None) -> "Future[TimedResult]":
     """Queue a first problem for some robots.
 
-    Args:
-        state: The robots that are served.
-        pool: Solves them.
-        names: The robots; see `warmed_robots`.
-
     Returns:
         The answer for the first robot, once all have been solved; or the first error.
     """
@@ -100,9 +95,6 @@ def compile_ahead(state: ServiceState) -> None:
 
     A process of the lowest priority compiles: nothing is queued or counted, and no caller waits for that process. A
     kind that cannot be compiled is left to its first caller. It returns at the end of all kinds or of the service.
-
-    Args:
-        state: The robots that are served, and the settings.
     """
     while not state.is_ready:
         if state.admission.draining:

@@ -75,11 +75,6 @@ class Precondition:
     def check(self, noun: str, name: str, current: Entry | None) -> None:
         """Check the precondition against the current entry.
 
-        Args:
-            noun: Kind of entry for the message: "robot" or "world".
-            name: Name of the entry.
-            current: The entry; None if no entry has this name.
-
         Raises:
             StaleEntryError: The entry does not meet the precondition.
         """

@@ -25,12 +25,7 @@ _CHOICES = re.compile(rb'\n<\?ik_service((?: [a-z]+="[a-z]+")+)\?>\n\Z')  # XML 
 
 
 class RobotCatalog(Catalog[ServedRobot]):
-    """Robots by name; see `Catalog`.
-
-    Args:
-        models: Built-in robots, by name.
-        folder: As of `Catalog`, like the other arguments.
-    """
+    """Robots by name, `models` are the built-in ones; see `Catalog` for the other arguments."""
 
     noun, most_bytes, reserved = "robot", MAX_BYTES, builtin_robot_names()
     unknown_error, name_error = UnknownRobotError, RobotNameError

@@ -36,9 +36,6 @@ class PackedColumn:
     def array(self, pointer: str) -> FloatArray:
         """Return the column as a view of its bytes.
 
-        Args:
-            pointer: JSON pointer of the column.
-
         Raises:
             FaultyFieldsError: A type, shape or number of bytes that is not allowed.
         """

@@ -41,13 +41,7 @@ _PLAIN = re.compile(r"[ !#-\[\]-~]*")  # printable ASCII but quotes and backslas
 
 
 def solve_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> tuple[int, int]:
-    """Return the largest size of the answer to a solve, and of its result in memory [bytes].
-
-    Args:
-        robot: The robot.
-        decoded: The request.
-        codec: Codec of the answer.
-    """
+    """Return the largest size of the answer to a solve, and of its result in memory [bytes]."""
     request = decoded.request
     numbers = request.batch.problem_count * len(robot.coordinate_names) * (1 + len(request.targets))
     is_few = numbers <= FEW_NUMBERS and not decoded.include and request.options.solution_count == 1

@@ -34,10 +34,6 @@ Body = TypeVar("Body", bound=Envelope)
 def read_envelope(kind: type[Body], document: Any) -> Body:
     """Return the envelope of a document; its columns are not checked yet.
 
-    Args:
-        kind: The model of the envelope.
-        document: A decoded document.
-
     Raises:
         FaultyFieldsError: A field violates the schema.
     """

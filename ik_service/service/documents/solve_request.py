@@ -49,11 +49,6 @@ class DecodedSolve:
 def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_WORLDS) -> DecodedSolve:
     """Return the request in a document.
 
-    Args:
-        document: Decoded document.
-        robot: The requested robot; the document may name its links and coordinates.
-        kept: Uploaded worlds, by name.
-
     Raises:
         FaultyFieldsError: A field violates the schema, or the robot has no link of this name; pointers refer to the
             equivalent JSON document.

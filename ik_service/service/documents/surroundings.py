@@ -117,11 +117,6 @@ def _read_attached(given: Any, robot: RobotModel, world: World) -> Mapping[str, 
 def read_objects(objects: Any, pointer: str, limits: WorldLimits) -> World:
     """Return the world with the given objects.
 
-    Args:
-        objects: Decoded objects.
-        pointer: JSON pointer to the objects.
-        limits: Size limits.
-
     Raises:
         FaultyFieldsError: Invalid objects, or too many objects.
     """

@@ -174,14 +174,7 @@ def problem_document(kind: ProblemKind, detail: str, faults: Iterable[FaultBody]
 def problem_response(
     kind: ProblemKind, detail: str, faults: Iterable[FaultBody] = (), headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return a problem document as a response, with Retry-After where the kind says so.
-
-    Args:
-        kind: Status, code and title.
-        detail: What happened this time, and what to do.
-        faults: Faults of the body.
-        headers: Further headers.
-    """
+    """Return a problem document as a response, with Retry-After where the kind says so."""
     fields = {**kind.headers, **(headers or {})}
     if kind.retry_after_s is not None:
         fields["Retry-After"] = str(kind.retry_after_s)

@@ -67,11 +67,7 @@ _EXAMPLES: dict[int, Exception] = {
 
 
 def problem_answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return what a route declares about its problem documents.
-
-    Args:
-        statuses: HTTP statuses that the route can answer with.
-    """
+    """Return what a route declares about its problem documents."""
     schema = {"$ref": "#/components/schemas/ProblemBody"}
     answers: dict[int | str, dict[str, Any]] = {}
     for status in statuses:

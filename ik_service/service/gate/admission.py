@@ -97,17 +97,12 @@ class Admission:
 
     Args:
         timeout_s: Longest allowed wait of a caller [s].
-
-    Attributes:
-        lag: Lag of the event loop.
-        draining: Whether the service is about to end; connections are then closed.
-        pool: The solver pool; None before the start.
     """
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s, self.lag = timeout_s, LoopLag()
-        self.pool: SolverPool | None = None
-        self.draining = False
+        self.pool: SolverPool | None = None  # None before the start
+        self.draining = False  # whether the service is about to end; connections are then closed
         self._last: BoundedDict[Hashable, Expected] = BoundedDict(SENDERS_MOST)  # by sender
         self._refused, self._log_at = 0, 0.0
 

@@ -64,6 +64,7 @@ class PacedResponse(Response):
         super().__init__(headers={"content-length": str(length)}, media_type=media_type)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         for piece in self._pieces:
             for start in range(0, piece.nbytes, PIECE_BYTES):

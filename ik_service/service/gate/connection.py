@@ -47,16 +47,13 @@ class ConnectionSlots:
     connections of the key with the most idle connections. In each case the longest idle connection is closed. If all
     connections have requests under way, a new connection is an extra connection: its only allowed request is a health
     route, at once. So supervisors always get their answers.
-
-    Attributes:
-        idle: Idle connections by the API key of their last request (None: no key); longest idle first.
-        extra: Extra connections, oldest first.
     """
 
     def __init__(self, most: int) -> None:
         self._spared = max(1, most // SPARED_PART)
+        # by the API key of their last request (None: no key); longest idle first
         self.idle = defaultdict[Owner, dict[LimitedConnection, None]](dict)
-        self.extra: dict[LimitedConnection, None] = {}
+        self.extra: dict[LimitedConnection, None] = {}  # oldest first
 
     def make_room(self) -> bool:
         """Close an idle connection; return whether any was idle."""

@@ -81,9 +81,6 @@ class Gate:
         log: Access log, with a line for every request except requests refused unread.
 
     Attributes:
-        settings: The settings.
-        metrics: Counts all requests.
-        admission: Refuses solve requests by their headers alone; knows whether the service is about to end.
         is_shared: Whether several API keys share the service.
         memory: Counts the bytes held by all requests.
         read_until: By API key: time at which the bytes read so far would have arrived at `BODY_RATE` [s].
@@ -112,6 +109,7 @@ class Gate:
             )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
         started = time.perf_counter()
@@ -222,10 +220,6 @@ class RequestContext:
     # ------------------------------------------------------------------ body
     def limit_body(self, most: int, advice: str) -> None:
         """Bound the body; call before the body is read.
-
-        Args:
-            most: Largest number of bytes.
-            advice: Added to the text of the error.
 
         Raises:
             BodyTooLargeError: Content-Length is larger; `receive` raises the same error if more bytes arrive.

@@ -84,13 +84,7 @@ class AccessLog:
 def configured_logs(
     settings: ServiceSettings, stream: TextIO | None = None, *, role: str | None = None
 ) -> Iterator[None]:
-    """Configure all logging of this process within a block.
-
-    Args:
-        settings: The settings.
-        stream: Output of the lines; None: standard error.
-        role: Role of this process among several processes of a service; None: single process.
-    """
+    """Configure all logging of this process within a block; arguments as of `AccessLog`."""
     stream = stream or sys.stderr
     before: list[Processor] = [_add_request_id, structlog.stdlib.add_log_level, structlog.processors.TimeStamper("iso")]
     before.append(lambda _logger, _method, event: {**event, **_role_field(role)})

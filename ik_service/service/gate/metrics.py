@@ -67,9 +67,6 @@ class ServiceMetrics(PoolObserver):
     Args:
         is_served: Returns whether the catalog has a robot of this name.
         is_shared: Whether this process is one of several workers; prometheus_client then keeps values in files.
-
-    Attributes:
-        open_requests: Number of requests that are being answered.
     """
 
     def __init__(self, is_served: Callable[[str], bool], *, is_shared: bool = False) -> None:

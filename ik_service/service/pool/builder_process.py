@@ -73,10 +73,7 @@ class BuilderProcess:
         self._connection.send((robot, sample, mark))
 
     def is_finished(self, patience_s: float) -> bool:
-        """Wait for the current request; return whether the request is finished.
-
-        Args:
-            patience_s: Longest wait [s].
+        """Wait for the current request, at most `patience_s` [s]; return whether the request is finished.
 
         Raises:
             BuildFailedError: The code cannot be compiled; the process goes on.

@@ -78,13 +78,7 @@ class _Task:
 
 
 class SideThreads:
-    """Threads for one event loop.
-
-    Args:
-        threads: Number of threads.
-        name: Prefix of the names of the threads.
-        is_shared: Whether several API keys exist.
-    """
+    """Threads for one event loop."""
 
     def __init__(self, threads: int, name: str, *, is_shared: bool = False) -> None:
         self._threads, self._name = threads, name

@@ -75,12 +75,7 @@ class SolverCache:
         return next((str(device) for device in devices if is_lost(device)), None)
 
     def solve(self, robot: RobotModel, request: SolveRequest, progress: Progress | None = None) -> IKResult:
-        """Solve all problems of a request, in parts.
-
-        Args:
-            robot: The robot.
-            request: At least one problem.
-            progress: Called after every part.
+        """Solve all problems of a request, in parts; call `progress` after every part.
 
         Raises:
             InputError: The solver refuses a value.
@@ -96,12 +91,7 @@ class SolverCache:
         return join_results(parts)
 
     def solve_together(self, robot: RobotModel, requests: Sequence[SolveRequest], owner: str | None = None) -> IKResult:
-        """Solve requests in one batch: the problems of the first request, then of the second, and so on.
-
-        Args:
-            robot: The robot.
-            requests: One request, or several requests with the same `batch_key`.
-            owner: Owner of the first request.
+        """Solve requests with equal `batch_key` in one batch; the problems are in the order of the requests.
 
         Raises:
             InputError: The solver refuses a value.

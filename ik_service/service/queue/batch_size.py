@@ -48,11 +48,7 @@ _GUESS = (FIRST_GUESS_S,)
 
 
 class BoundedDict(OrderedDict[K, V]):
-    """Dictionary of bounded size: a new entry beyond the limit removes the entry set least recently.
-
-    Args:
-        most: Largest number of entries.
-    """
+    """Dictionary of at most `most` entries: a new entry beyond the limit removes the entry set least recently."""
 
     def __init__(self, most: int) -> None:
         super().__init__()

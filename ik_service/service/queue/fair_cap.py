@@ -25,18 +25,13 @@ class FairCap:
         what: Name of the units in messages, in the plural: "requests waiting".
         reason: Reason of the error if the whole cap is full.
         is_shared: Whether several owners are possible. A single owner has the whole cap.
-
-    Attributes:
-        held: Units by owner; an owner without units has no entry.
-        used: Units held by all owners together.
-        limit_alone: Largest number of units for an owner while other owners hold none.
     """
 
     def __init__(self, most: int, what: str, reason: RefusalReason, *, is_shared: bool) -> None:
         self._most, self._what, self._reason, self._is_shared = most, what, reason, is_shared
-        self.held: dict[Owner, int] = {}
-        self.used = 0
-        self.limit_alone = max(1, most // 2) if is_shared else most
+        self.held: dict[Owner, int] = {}  # units by owner; an owner without units has no entry
+        self.used = 0  # units held by all owners together
+        self.limit_alone = max(1, most // 2) if is_shared else most  # for an owner while other owners hold no units
 
     def require(self, owner: Owner, amount: int = 1) -> None:
         """Check that an owner could acquire some units now; the first unit of an owner fails only if the cap is full.

@@ -62,12 +62,10 @@ class FairQueue:
             share of its owner.
         group_limit: Largest number of waiting keys with kernels, and equally many keys without kernels.
         is_shared: Whether several owners share these limits.
-
-    Attributes:
-        request_cap: Counts the waiting requests, partly solved requests included.
     """
 
     def __init__(self, *, request_limit: int, problem_limit: int, group_limit: int, is_shared: bool = False) -> None:
+        # partly solved requests count too
         self.request_cap = FairCap(request_limit, "requests waiting", "requests", is_shared=is_shared)
         self._problems = FairCap(problem_limit, "problems waiting", "problems", is_shared=is_shared)
         self._open_kinds = FairCap(group_limit, "kinds of requests waiting", "kinds", is_shared=is_shared)

@@ -49,14 +49,6 @@ class QueuedRequest:
         deadline: Time after which the answer is useless, on the same clock [s].
         label: Name of the robot in metrics; robots of equal content may have several names.
         owner: Owner of the request; owners share the solver.
-
-    Attributes:
-        key: Batch key: requests with the same key can share a batch.
-        future: Receives the answer, or the error.
-        problem_count: Number of problems.
-        remaining: Number of problems not yet in a batch; batches take problems from the first one on.
-        is_compiled: Whether the kernels for the request are known to be compiled.
-        is_small: Whether the whole request fits into a batch.
     """
 
     def __init__(
@@ -72,11 +64,13 @@ class QueuedRequest:
         self.robot, self.request, self.queued_at, self.deadline = robot, request, queued_at, deadline
         self.label, self.owner = label, owner
         own = request.batch_key
+        # requests with the same key can share a batch
         self.key: Hashable = (robot.content_hash, id(self) if own is None else own)
-        self.future: Future[TimedResult] = Future()
-        self.problem_count = self.remaining = request.batch.problem_count
-        self.is_small = True
-        self.is_compiled = False
+        self.future: Future[TimedResult] = Future()  # receives the answer, or the error
+        self.problem_count = request.batch.problem_count
+        self.remaining = self.problem_count  # problems not yet in a batch; batches take problems from the first one on
+        self.is_small = True  # whether the whole request fits into a batch
+        self.is_compiled = False  # whether the kernels for the request are known to be compiled
         self._started_at = queued_at
         self._parts: list[tuple[IKResult, slice]] = []
 

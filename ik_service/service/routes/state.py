@@ -43,28 +43,7 @@ Asked = TypeVar("Asked")
 
 
 class ServiceState:
-    """Shared by the routes, from the start of an application on.
-
-    Args:
-        settings: The settings.
-        catalog: Robots that are served.
-        world_catalog: Worlds that are kept.
-        pool: The solver thread.
-        metrics: Counts requests and solves.
-        admission: Refuses requests that would be answered too late.
-
-    Attributes:
-        max_body_bytes: Most bytes of a request body.
-        uploaders: Names of the API keys that may put and delete robots and worlds; None: every key.
-        warm_up: First solves after the start; the service is ready once they are done.
-        side_threads: For work that would hold up the event loop.
-        catalog_thread: Puts and deletes robots and worlds, one at a time.
-        stream_cap: Counts open streams by API key.
-        catalog_refresh: Keeps the catalog of robots up to date.
-        world_refresh: Keeps that of worlds up to date.
-        streams: Functions that end the open streams.
-        bridge: Between the application's event loop and the solver thread.
-    """
+    """Shared by the routes, from the start of an application on."""
 
     def __init__(
         self,
@@ -77,15 +56,18 @@ class ServiceState:
     ) -> None:
         is_shared, self.settings = len(settings.keys) > 1, settings
         self.catalog, self.pool, self.metrics, self.admission = catalog, pool, metrics, admission
-        self.max_body_bytes, self.uploaders = settings.max_body_bytes, settings.uploaders
-        self.warm_up: Future[TimedResult] = Future()
+        self.max_body_bytes = settings.max_body_bytes
+        self.uploaders = settings.uploaders  # API keys that may put and delete robots and worlds; None: every key
+        self.warm_up: Future[TimedResult] = Future()  # first solves; the service is ready once they are done
+        # for work that would hold up the event loop
         self.side_threads = SideThreads(SIDE_THREADS, "ik-side", is_shared=is_shared)
+        # puts and deletes robots and worlds, one at a time
         self.catalog_thread = SideThreads(1, "ik-catalog", is_shared=is_shared)
         self.stream_cap = FairCap(settings.max_streams, "streams", "streams", is_shared=is_shared)
         self.world_catalog, self.world_refresh = world_catalog, CatalogRefresh(world_catalog)
         self.catalog_refresh = CatalogRefresh(catalog)
         self.bridge = LoopBridge(pool)
-        self.streams: set[Callable[[], None]] = set()
+        self.streams: set[Callable[[], None]] = set()  # functions that end the open streams
 
     @property
     def is_ready(self) -> bool:
@@ -114,11 +96,6 @@ class ServiceState:
 
         Reading and checking are beside the event loop where the document may be large; checking alone is where there is
         a world, since a short body may name one of 4096 objects, or have 256 of its own.
-
-        Args:
-            request: The request.
-            codec: Codec of the body.
-            check: Returns what a decoded document asks for.
 
         Raises:
             ClientDisconnect: The caller has disconnected.

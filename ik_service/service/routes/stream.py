@@ -87,14 +87,7 @@ async def stream(websocket: WebSocket, robot: str) -> None:
 
 
 class StreamSession:
-    """Serves one connection, from after its handshake to its end.
-
-    Args:
-        websocket: The connection, accepted.
-        name: Name of the robot.
-        robot: The robot.
-        bridge: Submits the requests.
-    """
+    """Serves one accepted connection to its end."""
 
     def __init__(self, websocket: WebSocket, name: str, robot: RobotModel, bridge: LoopBridge) -> None:
         self._websocket, self._name, self._robot, self._bridge = websocket, name, robot, bridge

@@ -68,11 +68,7 @@ def column(of_rows: dict[str, Any]) -> dict[str, Any]:
 
 
 def refused(properties: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON schema that refuses an object in which each of these properties is so, or absent.
-
-    Args:
-        properties: Schemas by name.
-    """
+    """Return the JSON schema that refuses an object in which each of these properties is so, or absent."""
     return {"not": {"properties": properties}}
 
 
