@@ -1,5 +1,6 @@
 """The command that solves, with its options. Imports are inside the functions, so help is fast."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,8 @@ import typer
 
 from ik_service.cli.console import reported_errors
 from ik_service.cli.shared_options import DeviceOption, RobotArgument
+
+_bulk_option = partial(typer.Option, rich_help_panel="Bulk jobs")
 
 
 def solve(
@@ -77,48 +80,40 @@ def solve(
     as_json: Annotated[bool, typer.Option("--json", help="With --random: report as JSON.")] = False,
     ray: Annotated[
         str | None,
-        typer.Option(
+        _bulk_option(
             metavar="ADDRESS",
             help="Bulk job on a Ray cluster: its address, auto for the one that runs here, local to start one. "
             "Default: in this process.",
-            rich_help_panel="Bulk jobs",
         ),
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(
+        _bulk_option(
             min=1,
             help="With --ray: workers at most, each with a core or a GPU. Default: all that are free. Without: "
             "threads.",
-            rich_help_panel="Bulk jobs",
         ),
     ] = None,
     result_format: Annotated[
         str | None,
-        typer.Option(
-            "--format", help="Of the results: parquet, which is the default, or npz.", rich_help_panel="Bulk jobs"
-        ),
+        _bulk_option("--format", help="Of the results: parquet, which is the default, or npz."),
     ] = None,
     column: Annotated[
         list[str] | None,
-        typer.Option(
+        _bulk_option(
             help="Column to read: positions, orientations_xyzw, initial_joint_q; may be repeated. Others are passed "
             "over. Default: those that are there, and no others may be.",
-            rich_help_panel="Bulk jobs",
         ),
     ] = None,
     part_rows: Annotated[
         int,
-        typer.Option(
-            min=1, help="Most problems of a file of results; what is redone after an end.", rich_help_panel="Bulk jobs"
-        ),
+        _bulk_option(min=1, help="Most problems of a file of results; what is redone after an end."),
     ] = 1_048_576,
     mark_faulty: Annotated[
         bool,
-        typer.Option(
+        _bulk_option(
             "--mark-faulty",
             help="Give problems with numbers that are not allowed the status invalid. Default: their part fails.",
-            rich_help_panel="Bulk jobs",
         ),
     ] = False,
 ) -> None:
