@@ -25,7 +25,7 @@ _CHOICES = re.compile(rb'\n<\?ik_service((?: [a-z]+="[a-z]+")+)\?>\n\Z')  # XML 
 
 
 class RobotCatalog(Catalog[ServedRobot]):
-    """Robots by name, `models` are the built-in ones; see `Catalog` for the other arguments."""
+    """Robots by name, with the built-in `models`; the other arguments are as in `Catalog`."""
 
     noun, most_bytes, reserved = "robot", MAX_BYTES, builtin_robot_names()
     unknown_error, name_error = UnknownRobotError, RobotNameError

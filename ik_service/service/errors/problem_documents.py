@@ -48,7 +48,7 @@ class ProblemKind:
     title: str  # for people, the same for all errors of the class
     retry_after_s: int | None = None  # time after which to try again [s]
     headers: Mapping[str, str] = field(default_factory=dict)  # further headers
-    detail: str | None = None  # text in place of the error's own; None for that
+    detail: str | None = None  # text in place of the error's own text; None for the error's own
 
 
 _ASK_FOR_KEY = {"WWW-Authenticate": 'Bearer realm="ik-service"'}

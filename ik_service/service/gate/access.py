@@ -62,7 +62,7 @@ def require_safe_address(settings: ServiceSettings, bound_to: str | None) -> Non
 
 
 class Access:
-    """Checks the API key, Host and Origin of requests; keeps digests of the keys. Arguments: `require_safe_address`."""
+    """Checks the API key, Host and Origin of requests; keeps digests. Arguments as in `require_safe_address`."""
 
     def __init__(self, settings: ServiceSettings, bound_to: str | None) -> None:
         self._digests = [(name, hashlib.sha256(key.encode()).digest()) for name, key in settings.keys.items()]

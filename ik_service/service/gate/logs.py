@@ -84,7 +84,7 @@ class AccessLog:
 def configured_logs(
     settings: ServiceSettings, stream: TextIO | None = None, *, role: str | None = None
 ) -> Iterator[None]:
-    """Configure all logging of this process within a block; arguments as of `AccessLog`."""
+    """Configure all logging of this process within a block; the arguments are as in `AccessLog`."""
     stream = stream or sys.stderr
     before: list[Processor] = [_add_request_id, structlog.stdlib.add_log_level, structlog.processors.TimeStamper("iso")]
     before.append(lambda _logger, _method, event: {**event, **_role_field(role)})

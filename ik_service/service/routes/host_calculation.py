@@ -24,7 +24,7 @@ Asked = TypeVar("Asked")
 class HostCalculation(Generic[Asked]):
     """A computation, with the memory and time that it takes."""
 
-    subject: str  # what it is, for messages about media types
+    subject: str  # name of the computation, for messages about media types
     # returns what a body asks for: (robot, document as a codec decodes it, worlds that it may name)
     read: Callable[[RobotModel, object, Mapping[str, World]], Asked]
     # most bytes of the answer: (robot, asked, whether columns are bytes rather than text)

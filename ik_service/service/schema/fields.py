@@ -97,7 +97,7 @@ NAME_LISTS = required(NAMES, column(NAMES))
 class NumericColumn:
     """Reading of a numeric column of an objective, in the annotation of the field."""
 
-    # what its rows are, which decides how they are checked
+    # meaning of its rows, which decides how they are checked
     kind: Literal["vector", "direction", "quaternion", "configuration", "dof_values", "weights"]
     # numbers in a row; None where the robot decides: its coordinates, its DOFs, or the rows of the objective
     width: int | None = None
