@@ -52,20 +52,14 @@ def _statement(kind: str) -> tuple[tuple[Expression, ...], tuple[Expression, ...
 
 
 class ScalarRows:
-    """Rows of the velocity constraints and coordinate constraints of a robot.
-
-    Attributes:
-        robot: The robot.
-        parts: Parts of the velocity constraints, each with the index of the row.
-        frames: Frames of the parts.
-        count: Number of rows.
-    """
+    """Rows of the velocity constraints and coordinate constraints of a robot."""
 
     def __init__(self, robot: KinematicRobot) -> None:
         self.robot = robot
+        # parts of the velocity constraints, each with the index of the row
         self.parts = [(k, part) for k, one in enumerate(robot.velocity_constraints) for part in one.parts]
-        self.frames = FramePairs(robot, [part for _, part in self.parts])
-        self.count = len(robot.velocity_constraints) + len(robot.coordinate_constraints)
+        self.frames = FramePairs(robot, [part for _, part in self.parts])  # frames of the parts
+        self.count = len(robot.velocity_constraints) + len(robot.coordinate_constraints)  # number of rows
 
     def values(self, motion: BodyMotion) -> Float64Array:
         """Give the rows, 0 for velocity constraints, shape [n, rows]."""
@@ -185,25 +179,19 @@ class ResidualRows:
 
 
 class BoundedRows:
-    """Rows of a robot's constraints, then rows of limits of closing joints.
-
-    Attributes:
-        robot: The robot.
-        equations: Rows of the constraints.
-        frames: Frames of the loops whose joints have limits.
-        limits: Rows of limits, loop by loop.
-        constraint: Index of the constraint, for each row of limits.
-    """
+    """Rows of a robot's constraints, then rows of limits of closing joints."""
 
     def __init__(self, equations: ResidualRows) -> None:
         robot = self.robot = equations.robot
-        self.equations = equations
+        self.equations = equations  # rows of the constraints
         loops = {k: loop for k, loop in enumerate(robot.loops) if loop.limited}
-        self.frames = FramePairs(robot, list(loops.values()))
+        self.frames = FramePairs(robot, list(loops.values()))  # frames of the loops whose joints have limits
+        # rows of limits, loop by loop
         self.limits = [
             LoopRows(loop.size, limit_statement(loop.joint, loop.limited), loop.limit_numbers)
             for loop in loops.values()
         ]
+        # index of the constraint, for each row of limits
         self.constraint = [k for k, one in zip(loops, self.limits, strict=True) for _ in one.stated.rows]
 
     def values_and_jacobian(self, joint_q: Float64Array) -> tuple[Float64Array, Float64Array]:

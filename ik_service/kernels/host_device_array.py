@@ -36,17 +36,8 @@ class HostDeviceArray:
     If the host sees the memory of the device, both are the same array, and nothing is copied.
 
     Args:
-        shape: Shape of the array.
-        dtype: Warp type of the elements.
-        device: Device of the array.
         per_problem: Whether there is a line for every problem; otherwise the array is copied as a whole.
         block: Block to share with other arrays, if there is room.
-
-    Attributes:
-            block: Block shared with other arrays; None for an array with its own memory.
-        device: The Warp array.
-        host: The NumPy array.
-            has_host_copy: Whether host and device have separate memory, with copies in between.
     """
 
     def __init__(
@@ -58,9 +49,10 @@ class HostDeviceArray:
         per_problem: bool = True,
         block: "HostDeviceBlock | None" = None,
     ) -> None:
-        self._per_problem, self.has_host_copy = per_problem, has_host_copy(device)
+        self._per_problem = per_problem
+        self.has_host_copy = has_host_copy(device)  # whether host and device have separate memory
         taken = None if block is None else block.take(shape, dtype)
-        self.block = None if taken is None else block
+        self.block = None if taken is None else block  # None for an array with its own memory
         self.device: wp.array[Any]
         self._copied: wp.array[Any] | None = None
         if taken is not None:

@@ -18,14 +18,6 @@ class CallerOrder:
         robot: The robot.
         joint_order: Names of joints; None for the robot's order. Locked joints and mimic joints may be left out.
 
-    Attributes:
-        coordinates: Coordinate of the robot for each column of the caller's joint_q.
-        dofs: DOF of the robot for each column of the caller's joint_qd.
-        joint_names: Names of the caller's joints.
-        coordinate_names: Names of the caller's columns of joint_q.
-        dof_names: Names of the caller's columns of joint_qd.
-        is_own: Whether the order is the robot's own.
-
     Raises:
         UnknownNameError: The robot has no joint of a name.
         InputError: A joint is named twice, or a joint that can move is missing.
@@ -44,11 +36,14 @@ class CallerOrder:
             raise InputError(
                 f"joint_order lacks {', '.join(missing)}. Allowed: all joints that can move; or lock them."
             )
-        self.joint_names = names
+        self.joint_names = names  # names of the caller's joints
+        # coordinate of the robot for each column of the caller's joint_q
         self.coordinates = _columns(robot.joint_q_start, joints)
-        self.dofs = _columns(robot.joint_qd_start, joints)
+        self.dofs = _columns(robot.joint_qd_start, joints)  # DOF of the robot for each column of the caller's joint_qd
+        # names of the caller's columns of joint_q
         self.coordinate_names = tuple(robot.coordinate_names[c] for c in self.coordinates)
-        self.dof_names = tuple(robot.dof_names[dof] for dof in self.dofs)
+        self.dof_names = tuple(robot.dof_names[dof] for dof in self.dofs)  # names of the caller's columns of joint_qd
+        # whether the order is the robot's own
         self.is_own = list(self.coordinates) == list(range(robot.joint_coord_count))
         scalar = {int(c): int(dof) for dof, c in enumerate(robot.dof_coordinate) if c >= 0}
         dof_at = {int(dof): column for column, dof in enumerate(self.dofs)}

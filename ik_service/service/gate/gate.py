@@ -79,11 +79,6 @@ class Gate:
         admission: Refuses solve requests by their headers alone.
         metrics: Counts all requests.
         log: Access log, with a line for every request except requests refused unread.
-
-    Attributes:
-        is_shared: Whether several API keys share the service.
-        memory: Counts the bytes held by all requests.
-        read_until: By API key: time at which the bytes read so far would have arrived at `BODY_RATE` [s].
     """
 
     def __init__(
@@ -97,8 +92,10 @@ class Gate:
     ) -> None:
         self._app, self._log, self._access = app, log, Access(settings, bound_to)
         self.settings, self.metrics, self.admission = settings, metrics, admission
-        self.is_shared = is_shared = len(settings.keys) > 1
+        self.is_shared = is_shared = len(settings.keys) > 1  # whether several API keys share the service
+        # counts the bytes held by all requests
         self.memory = FairCap(settings.memory_bytes, "bytes of bodies and answers", "bytes", is_shared=is_shared)
+        # by API key: time at which the bytes read so far would have arrived at `BODY_RATE` [s]
         self.read_until = dict[Owner, float]()
         most = settings.max_connections
         self._under_way = FairCap(most, "requests under way", "connections", is_shared=is_shared)
