@@ -39,6 +39,9 @@ class ProofTask:
     starts: int  # 1 if branches are starts
     held: wp.array[wp.int32]  # columns in joint_q of locked joints on the way
     held_q: wp.array[wp.float32]  # their values in the closed form; a start may lock them elsewhere
+    # of `reach`
+    chain: wp.array[wp.float64]  # [4]: point of the first joint in the world, and length from there to the link [m]
+    in_threads: int  # 1 on a GPU
 
 
 TaskRef: Any = reference_to(ProofTask)

@@ -11,31 +11,13 @@ from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import identity_transform, transform_multiply
 from ik_service.solver.arrays.parts import SOLVE_IO, first_place
-from ik_service.solver.arrays.problem_arrays import BestAttempts, Searches, mark_proven
+from ik_service.solver.arrays.problem_arrays import mark_proven
+from ik_service.solver.compiled.proof_task import ProofTask
 from ik_service.solver.lm.codes import KEEP_ALL, PROOF_BY_SHELL
 
 REACH_SLACK = wp.constant(
     wp.float64(1e-5)
 )  # rounding of a target in float32, per metre of its coordinates and of the chain
-
-
-@wp.struct
-class ReachTask:
-    """Data of the kernel; int32 unless said."""
-
-    fault: wp.array[wp.int32]  # [parts]: 1 if the part must not be solved
-    count: wp.array[wp.int32]  # number of problems, in entry 0
-    problem: wp.array[wp.int32]  # [count]: problems in ascending order
-    island: int  # the island's number in each
-    settings: wp.array[wp.int32]
-    tolerances: wp.array[wp.float64]  # [2]: of the verdict
-    positions: wp.array2d[wp.float32]  # [problems, 3]: target
-    orientations_xyzw: wp.array2d[wp.float32]  # [problems, 4]
-    tool: wp.array[wp.transformd]  # [1 or problems]: T_link_tool
-    chain: wp.array[wp.float64]  # [4]: point of the first joint in the world, and length from there to the link [m]
-    in_threads: int  # 1 on a GPU
-    searches: Searches
-    best: BestAttempts
 
 
 @dataclass(frozen=True)
@@ -48,7 +30,7 @@ class ReachKernel:
 
 @wp.kernel(module=SOLVE_IO, enable_backward=False, grid_stride=False)
 @typing.no_type_check
-def _prove_reach(task: ReachTask, phase: int, part: int, parts: int):
+def _prove_reach(task: ProofTask, phase: int, part: int, parts: int):
     place = first_place(task.settings, task.count, task.problem, part, parts) + wp.tid()
     end = first_place(task.settings, task.count, task.problem, part + 1, parts)
     if task.in_threads == 1:  # a thread for each problem
@@ -100,7 +82,7 @@ def reach_task(robot: KinematicRobot, link: str | int, device: wp.Device, *, har
     length += float(np.linalg.norm(transform_multiply(rigid, T_body_link)[:3]))
     if origin is None or not length < np.inf:
         return None
-    task: Any = ReachTask()
+    task: Any = ProofTask()
     task.chain = wp.array([*origin, length], dtype=wp.float64, device=device)
     task.in_threads = int(device.is_cuda)
     return task
