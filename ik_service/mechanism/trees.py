@@ -73,6 +73,15 @@ def _joined(robot: KinematicRobot) -> tuple[Int32Array, Int32Array]:
     return np.array([find(a) for a in range(len(parent))], dtype=np.int32), nearest
 
 
+def joints_to(robot: KinematicRobot, body: int) -> list[int]:
+    """Give the joints from the world to a body, -1 the world; a body has the number of its joint."""
+    joints = list[int]()
+    while body >= 0:
+        joints.append(body)
+        body = int(robot.joint_parent[body])
+    return joints[::-1]
+
+
 def path_to_root(robot: KinematicRobot, link: int) -> list[int]:
     """Give a link and its ancestors, the root last."""
     path = []
@@ -139,7 +148,6 @@ def length_unit(robot: KinematicRobot) -> float:
 def moving_dofs(robot: KinematicRobot, body: int) -> NDArray[np.bool_]:
     """Give a mask of the DOFs that move a body, shape [joint_dof_count]; none move the world, body -1."""
     moving = np.zeros(robot.joint_dof_count, dtype=bool)
-    while body >= 0:
-        moving[robot.joint_qd_start[body] : robot.joint_qd_start[body + 1]] = True
-        body = int(robot.joint_parent[body])
+    for joint in joints_to(robot, body):
+        moving[robot.joint_qd_start[joint] : robot.joint_qd_start[joint + 1]] = True
     return moving

@@ -18,6 +18,7 @@ from ik_service.mechanism.transforms import (
     quaternion_rotate,
     transform_multiply,
 )
+from ik_service.mechanism.trees import joints_to
 
 Vectors = NDArray[np.float64]
 JOINTS = (6, 7)
@@ -68,12 +69,8 @@ class Arm:
 def arm_of(robot: KinematicRobot, link: str | int) -> Arm | None:
     """Return the arm between the world and a link, or None if the link hangs on other joints."""
     body, T_body_link = (link, identity_transform()) if isinstance(link, int) else robot.link_frame(link)
-    chain = []
-    while body >= 0:
-        chain.append(body)
-        body = int(robot.joint_parent[body])
     T_world_body, dofs, axes, points, held = identity_transform(), [], [], [], list[int]()
-    for joint in reversed(chain):
+    for joint in joints_to(robot, body):
         T_world_body = transform_multiply(T_world_body, robot.joint_X_p[joint])
         kind = JointType(robot.joint_type[joint])
         if kind is JointType.FIXED:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from ik_service.mechanism.trees import path_to_root
+from ik_service.mechanism.trees import joints_to, path_to_root
 from ik_service.robots import RobotModel, load_robot
 from ik_service.robots.readers.catalog import Collision
 from ik_service.robots.readers.groups import SrdfDocument, groups_of, read_srdf_file
@@ -30,11 +30,7 @@ class PlanningGroup:
 
 def joints_above(robot: RobotModel, link: str) -> list[str]:
     """Return the joints that move a link, from the root outwards, without fixed ones."""
-    body, found = int(robot.link_body[robot.link_index(link)]), []
-    while body >= 0:
-        found.append(robot.joint_names[body])
-        body = int(robot.joint_parent[body])
-    return found[::-1]
+    return [robot.joint_names[joint] for joint in joints_to(robot, robot.link_frame(link)[0])]
 
 
 def groups_of_lines(robot: RobotModel, lines: Iterable[str]) -> dict[str, PlanningGroup]:

@@ -14,9 +14,8 @@ from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, unload_with
 from ik_service.solver.compiled.iteration import address_of, iteration_kernel, iteration_of
 from ik_service.solver.compiled.packet_kernel import packet_kernel
 from ik_service.solver.compiled.proof_kernel import ProofKernel
-from ik_service.solver.compiled.reach import ReachKernel
+from ik_service.solver.compiled.proof_task import FirstPhase
 from ik_service.solver.compiled.thread_kernel import finish_kernel, thread_kernel
-from ik_service.solver.compiled.tool_contact import ContactKernel
 from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES, allocate_storage, record_waves
 from ik_service.solver.recording import PartLaunches, Step, per_problem, without_count
 
@@ -77,7 +76,7 @@ def _thread_kernel(signature: IslandSignature, precision: Precision, collision: 
 
 
 IslandWork = tuple[IslandKernel, Any]  # a kernel and its task
-ProofWork = tuple[ProofKernel | ReachKernel | ContactKernel, Any]  # a kernel and its task
+ProofWork = tuple[ProofKernel | FirstPhase, Any]  # a kernel and its task
 
 
 class PacketLaunches:

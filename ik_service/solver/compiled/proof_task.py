@@ -1,6 +1,7 @@
 """Data of the kernel of proofs, and what its parts have in common."""
 
 import typing
+from dataclasses import dataclass
 from typing import Any
 
 import warp as wp
@@ -45,6 +46,14 @@ class ProofTask:
 
 
 TaskRef: Any = reference_to(ProofTask)
+
+
+@dataclass(frozen=True)
+class FirstPhase:
+    """A kernel with the arguments of the kernel of an arm's proofs, of phase 0 alone."""
+
+    kernel: wp.Kernel
+    has_rest: bool = False  # whether phase 1 proves more
 
 
 @typing.no_type_check

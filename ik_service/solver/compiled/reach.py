@@ -1,7 +1,6 @@
 """The kernel that proves a target out of reach of any chain with a fixed base: further away than the chain is long."""
 
 import typing
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,22 +9,13 @@ import warp as wp
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import identity_transform, transform_multiply
+from ik_service.mechanism.trees import joints_to
 from ik_service.solver.arrays.parts import SOLVE_IO, first_place
 from ik_service.solver.arrays.problem_arrays import mark_proven
-from ik_service.solver.compiled.proof_task import ProofTask
+from ik_service.solver.compiled.proof_task import FirstPhase, ProofTask
 from ik_service.solver.lm.codes import KEEP_ALL, PROOF_BY_SHELL
 
-REACH_SLACK = wp.constant(
-    wp.float64(1e-5)
-)  # rounding of a target in float32, per metre of its coordinates and of the chain
-
-
-@dataclass(frozen=True)
-class ReachKernel:
-    """The kernel for all chains."""
-
-    kernel: wp.Kernel
-    has_rest: bool = False  # whether phase 1 proves more
+REACH_SLACK = wp.constant(wp.float64(1e-5))  # rounding of a target in float32, per metre of it and of the chain
 
 
 @wp.kernel(module=SOLVE_IO, enable_backward=False, grid_stride=False)
@@ -52,19 +42,14 @@ def _prove_reach(task: ProofTask, phase: int, part: int, parts: int):
                 task.searches.end_seed[p, task.island] = seeds
 
 
-REACH_KERNEL = ReachKernel(_prove_reach)
-"""The kernel; its arguments are those of the kernel of an arm's proofs, and phase 0 is all."""
+REACH_KERNEL = FirstPhase(_prove_reach)
 
 
 def reach_task(robot: KinematicRobot, link: str | int, device: wp.Device, *, hard_limits: bool) -> Any:
     """Return a task with origin and length of the chain to a link; None if a joint slides without limits."""
     body, T_body_link = (link, identity_transform()) if isinstance(link, int) else robot.link_frame(link)
-    chain = list[int]()
-    while body >= 0:
-        chain.insert(0, body)
-        body = int(robot.joint_parent[body])
     rigid, origin, length = identity_transform(), None, 0.0
-    for joint in chain:
+    for joint in joints_to(robot, body):
         rigid = transform_multiply(rigid, robot.joint_X_p[joint])
         kind = JointType(robot.joint_type[joint])
         if kind is JointType.FIXED:

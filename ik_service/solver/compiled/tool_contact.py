@@ -6,7 +6,7 @@ exact ones.
 """
 
 import typing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +21,7 @@ from ik_service.mechanism.transforms import identity_transform, transform_invers
 from ik_service.solver.arrays.parts import first_place
 from ik_service.solver.arrays.problem_arrays import BestAttempts, Searches, mark_proven
 from ik_service.solver.compiled.iteration import cpu_options
+from ik_service.solver.compiled.proof_task import FirstPhase
 from ik_service.solver.lm.codes import KEEP_ALL, PROOF_BY_CONTACT
 
 POSE = 7  # numbers of a floating body
@@ -50,22 +51,10 @@ class ContactTask:
     best: BestAttempts
 
 
-@dataclass(frozen=True)
-class ContactKernel:
-    """The kernel for robots of a size."""
-
-    kernel: wp.Kernel
-    has_rest: bool = False  # whether phase 1 proves more
-
-    def __post_init__(self) -> None:
-        """Unload the module when the kernel is not used any more."""
-        unload_with(self, self.kernel.module)
-
-
 @lru_cache
 @typing.no_type_check
-def contact_kernel(size: ClearanceSize) -> ContactKernel:
-    """Return the kernel; its arguments are those of the kernel of an arm's proofs, and phase 0 is all."""
+def contact_kernel(size: ClearanceSize) -> FirstPhase:
+    """Return the kernel for robots of a size."""
     clearance, Pose = (
         clearance_function(replace(size, coordinates=POSE, bodies=1, with_grids=False)),
         wp.types.vector(POSE, wp.float32),
@@ -114,7 +103,9 @@ def contact_kernel(size: ClearanceSize) -> ContactKernel:
                     if task.settings[KEEP_ALL] == 0:
                         task.searches.end_seed[p, task.island] = seeds
 
-    return ContactKernel(prove_contact)
+    found = FirstPhase(prove_contact)
+    unload_with(found, prove_contact.module)
+    return found
 
 
 def contact_task(collision: CollisionData, robot: KinematicRobot, link: str | int) -> Any:

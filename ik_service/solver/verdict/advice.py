@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.linear_solve.islands import find_islands
+from ik_service.mechanism.trees import joints_to
 from ik_service.result_schema import ResultColumns
 from ik_service.robots import RobotModel
 from ik_service.solver.given.batch import Batch
@@ -105,15 +106,9 @@ def why_static(robot: RobotModel, target: Target, *, angular: bool = False) -> s
 
 def _joints_between(robot: RobotModel, target: Target) -> list[int]:
     """Moving joints, locked ones too, on the way from the reference link (or the world) to the link."""
-    paths = []
-    for link in (target.link, target.reference_link):
-        body = -1 if link is None else robot.link_frame(link)[0]
-        path = set()
-        while body >= 0:
-            path.add(body)  # body and joint have the same number
-            body = int(robot.joint_parent[body])
-        paths.append(path)
-    return sorted(paths[0] ^ paths[1])
+    bodies = [-1 if link is None else robot.link_frame(link)[0] for link in (target.link, target.reference_link)]
+    own, others = (set(joints_to(robot, body)) for body in bodies)
+    return sorted(own ^ others)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from ik_service.compiler import Lanes, cpu_target, function_lines
 from ik_service.kernels import typed_warp
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.transforms import identity_transform
+from ik_service.mechanism.trees import joints_to
 from ik_service.robots import DeviceModel
 from ik_service.solver.arrays.parts import first_problem
 from ik_service.template_files import TemplateFolder
@@ -112,11 +113,7 @@ def float64_kinematics(model: DeviceModel, links: Sequence[str | None]) -> Any:
     robot, starts, joints, offsets = model.robot, [0], list[int](), list[Any]()
     for link in links:
         body, offset = (-1, identity_transform()) if link is None else robot.link_frame(link)
-        path: list[int] = []
-        while body >= 0:
-            path.insert(0, body)
-            body = int(robot.joint_parent[body])
-        joints += path
+        joints += joints_to(robot, body)
         starts.append(len(joints))
         offsets.append(offset)
     found: Any = Kinematics()

@@ -99,8 +99,7 @@ def _joint_beyond(
             least = float(beyond[at, joint])
             limit = lower[joint] if q[at, joint] < lower[joint] else upper[joint]
             name = robot.dof_names[int(robot.active_dof[dofs[joint]])]
-            about = "about " if is_sampled else ""
-            told = f"Joint '{name}' would need {about}{q[at, joint]:.2f} rad; its limit is {limit:.2f} rad."
+            told = f"Joint '{name}' would need {'about ' * is_sampled}{q[at, joint]:.2f} rad; its limit is {limit:.2f} rad."
     return told if least > LEAST_TOLD else None
 
 
