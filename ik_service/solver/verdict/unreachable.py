@@ -81,7 +81,6 @@ def _joint_beyond(
 ) -> str | None:
     """Return the joint that is beyond its limits in the configuration that is least beyond them."""
     middle = np.where(np.isfinite(lower + upper), 0.5 * (lower + upper), 0.0)
-    # the last angle, in six joints not read, is that of each sample
     angles = np.linspace(max(lower[-1], -np.pi), min(upper[-1], np.pi), SAMPLES)
     last = dict(zip(LAST, (np.cos(angles), np.sin(angles), 0.0), strict=True))
     given = {**values, **_named(middle - NO_LIMIT, middle + NO_LIMIT), **last}
@@ -99,7 +98,8 @@ def _joint_beyond(
             least = float(beyond[at, joint])
             limit = lower[joint] if q[at, joint] < lower[joint] else upper[joint]
             name = robot.dof_names[int(robot.active_dof[dofs[joint]])]
-            told = f"Joint '{name}' would need {'about ' * is_sampled}{q[at, joint]:.2f} rad; its limit is {limit:.2f} rad."
+            angle = f"{'about ' * is_sampled}{q[at, joint]:.2f}"
+            told = f"Joint '{name}' would need {angle} rad; its limit is {limit:.2f} rad."
     return told if least > LEAST_TOLD else None
 
 
