@@ -24,6 +24,8 @@ from ik_service.collision.world import MAX_ATTACHED, MAX_ATTACHED_SPHERES, Attac
 from ik_service.compiler import Lanes
 from ik_service.kernels.host_device_array import HostDeviceArray
 from ik_service.mechanism.device_model import DeviceModel
+from ik_service.mechanism.joint_type import JointType
+from ik_service.mechanism.trees import reach
 
 VERDICT_ROUNDING = 1e-5  # extra clearance in float32 beyond the verdict's [m]
 WIDEST = 1.0  # clearance above which a larger clearance is not preferred [m]
@@ -89,6 +91,14 @@ class CollisionData:
             width = self.size.lanes.width
             self._rigid[body] = rigid_spheres(self._model, self.body_spheres, body, width)
         return self._rigid[body]
+
+    @property
+    def reach(self) -> float:
+        """Bound of the distance of a sphere from each joint before it, infinite without limits of travel [m]."""
+        robot, lever = self._model.robot, np.linalg.norm(self.body_spheres.centers, axis=1).max(initial=0.0)
+        slides = robot.joint_qd_start[np.flatnonzero(robot.joint_type == JointType.PRISMATIC)]
+        travel = np.maximum(np.abs(robot.joint_limit_lower[slides]), np.abs(robot.joint_limit_upper[slides]))
+        return reach(robot) + float(travel.sum() + lever)
 
     @property
     def has_objects(self) -> bool:

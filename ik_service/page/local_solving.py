@@ -5,7 +5,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from ik_service.robots import RobotModel, World, builtin_robot_names, load_robot
 from ik_service.robots.readers.mesh_file import Mesh, read_mesh
 from ik_service.robots.readers.urdf import read_visuals
 from ik_service.robots.readers.world_file import read_world
+from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target
 from ik_service.solver.result import IKResult
 from ik_service.solver.verdict.advice import advice
@@ -89,7 +89,7 @@ class LocalSolving(Solving):
                 options=dict(question.options),
             )
             solve_ms = 1e3 * (time.perf_counter() - asked)
-            return _answer(solver, result, world, question.options, solve_ms, begun)
+            return _answer(solver, result, world, question, solve_ms, begun)
 
     def follow(self, question: Question, dt: float) -> Followed:
         """Return joints along a path; see `Solving.follow`."""
@@ -154,12 +154,14 @@ def _declared(target: AskedTarget) -> Target:
 
 
 def _answer(
-    solver: IKSolver, result: IKResult, world: World | None, options: Any, solve_ms: float, begun: float
+    solver: IKSolver, result: IKResult, world: World | None, question: Question, solve_ms: float, begun: float
 ) -> Answer:
     spheres = solver.robot.body_spheres
     names = () if spheres is None else spheres.links + (() if world is None else world.names)
-    chosen = solver.options.of_solve(dict(options))
-    words = advice(solver.robot, solver.targets, chosen, result, result.islands, problem=0, collision_names=names)
+    chosen = solver.options.of_solve(dict(question.options))
+    batch = Batch.of(*question.poses)._replace(limits=result.limits, start=question.initial_joint_q)
+    given = solver.robot, solver.targets, chosen, result, result.islands
+    words = advice(*given, problem=0, collision_names=names, batch=batch)
     return Answer(
         joint_q=result.joint_q,
         success=result.success,

@@ -24,6 +24,7 @@ from ik_service.solver.arrays.problem_arrays import SolveSettings
 from ik_service.solver.compiled import island_launches
 from ik_service.solver.compiled.engine import CompiledEngine, LoopClosing
 from ik_service.solver.compiled.island_kernels import why_uncovered
+from ik_service.solver.compiled.solutions import ROUND_SEEDS
 from ik_service.solver.construction import SolverSetup
 from ik_service.solver.deadline import stopped_after, with_time_left
 from ik_service.solver.given.batch import Batch
@@ -131,7 +132,7 @@ class SolverCore:
         self.check(batch)
         if self.robot.constraint_names:
             options = self._closing(options)
-        if judged is None and options.solution_count > 1 and self.engine.begins_with_branches(options):
+        if judged is None and isinstance(self.engine, CompiledEngine) and self.engine.begins_with_branches(options):
             return self._solve_from_branches(head, batch, options)
         done = self.run(batch, options, guess=guess)
         if done is None:
@@ -142,7 +143,7 @@ class SolverCore:
         return collect_result(head, self.work, *done)
 
     def _solve_from_branches(self, head: ResultHead, batch: Batch, options: SolverOptions) -> IKResult | None:
-        """Find several solutions from the branches of an arm, then by seeds where branches are not all."""
+        """Find several solutions from the branches of an arm; then by seeds for problems that may have others."""
         began = time.monotonic()
         done = self.run(batch, options, only_branches=True)
         if done is None:
@@ -174,9 +175,9 @@ class SolverCore:
         """Return the settings of a solve: the last ones if nothing has changed."""
         asked = count, options, worlds is not None, only_branches
         if self._last is None or asked != self._asked:
-            self._last = self.engine.settings(
-                count, options, checks_collision=worlds is not None, only_branches=only_branches
-            )
+            self._last = self.engine.settings(count, options, checks_collision=worlds is not None)
+            if only_branches:
+                self._last = self._last._replace(seeds=ROUND_SEEDS, only_branches=True)
             self._asked = asked
         return self._last
 

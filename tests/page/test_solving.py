@@ -289,7 +289,7 @@ def test_words_say_status_errors_limits_and_advice(local):
     posed.take(local.solve(pulled(posed, [1.0, 0.0, 0.0]).question(**NOTHING)))
     text = status_html(posed)
     assert "Reached" not in text
-    assert posed.answer.advice in text
+    assert escape(posed.answer.advice) in text
     assert f"{1e3 * posed.error['panda_hand'][0]:.3f} mm" in text
     assert "iterations" in text
     assert "1000 of 1000 reached" in random_html(local.solve(posed.random_question(0, {}, {})))

@@ -75,23 +75,19 @@ class CompiledEngine:
         self.executor = ThreadPoolExecutor(threads, "ik-solver") if threads > 1 else None
         self.forget()
 
-    def settings(
-        self, problem_count: int, options: SolverOptions, *, checks_collision: bool, only_branches: bool = False
-    ) -> SolveSettings:
+    def settings(self, problem_count: int, options: SolverOptions, *, checks_collision: bool) -> SolveSettings:
         """Return the settings of a solve; InputError for more attempts than can be numbered."""
         # Attempts are numbered if all are kept or a GPU makes them
-        seeds = ROUND_SEEDS if only_branches else options.search_seeds
-        settings = SolveSettings.of(problem_count, seeds, options, checks_collision=checks_collision)
-        settings = settings._replace(only_branches=only_branches)
+        settings = SolveSettings.of(problem_count, options.search_seeds, options, checks_collision=checks_collision)
         if settings.runs_all_seeds or self._numbers_attempts:
             settings.require_numbers()
         return settings
 
     def begins_with_branches(self, options: SolverOptions) -> bool:
-        """Return whether the branches of an arm may be all solutions, and further seeds are left to another solve."""
-        is_searched = options.best_of is None and options.sampler in BRANCHED_SAMPLERS
+        """Return whether several solutions are found in two solves: from the branches of an arm, then by seeds."""
+        in_seed_order = options.best_of is None and options.sampler in BRANCHED_SAMPLERS
         may_wait = options.solution_count > 1 and options.search_seeds > ROUND_SEEDS
-        return is_searched and may_wait and self.kernels.has_sole_arm
+        return in_seed_order and may_wait and self.kernels.has_sole_arm
 
     def use_layout(self) -> None:
         """Bind the new arrays of the problems, after these have been replaced."""
@@ -267,7 +263,7 @@ class CompiledEngine:
             is_over = choice is not None or launches.in_threads or not any(one.has_rest for one, _ in proofs)
             found = [first, *found] if is_over else [first, *found, rest, *found]
         if choice is not None:
-            choice.use_arm(*sole_arm(proofs))
+            choice.use_arm(sole_arm(proofs), 0.0 if self.kernels.collision is None else self.kernels.collision.reach)
             # A GPU makes all attempts side by side, too, where solutions in the order of seeds would suffice.
             whole = settings.options.best_of is not None or bool(self._model.device.is_cuda)
             rounds = partial(choice.record_rounds, partition, found[-1], settings.seeds if whole else ROUND_SEEDS)

@@ -220,10 +220,10 @@ class IslandKernels:
                 objective: Any = self._rows.objectives[k]
                 kernel = proof_kernel_of(robot, objective.link, lanes) if k in whole else None
                 own = list[ProofWork]()
-                if kernel is None:
+                if kernel is None or kernel.arm.held:
                     task = reach_task(robot, objective.link, device, hard_limits=self._hard_limits)
                     own += [] if task is None else [(REACH_KERNEL, task)]
-                else:
+                if kernel is not None:
                     task = proof_task(kernel, robot, device)
                     task.limit_lower, task.limit_upper = problems.limits.float64
                     task.start_joint_q = problems.start_joint_q

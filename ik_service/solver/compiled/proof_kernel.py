@@ -118,13 +118,10 @@ def _proof_kernel(  # noqa: C901  # it counts the branches of the functions insi
 
     @wp.func
     def is_as_locked(task: TaskRef, p: int):
-        """Return whether the locked joints of a problem are where the closed form has them; otherwise forget it."""
+        """Return whether the locked joints of a problem have the values of the closed form."""
         same = bool(True)
         for k in range(task.held.shape[0]):
             same = same and task.start_joint_q[p, task.held[k]] == task.held_q[k]
-        if not same:
-            task.searches.proof[p, task.island] = 0
-            task.searches.branches[p, task.island] = 0
         return same
 
     @wp.func
@@ -153,7 +150,8 @@ def _proof_kernel(  # noqa: C901  # it counts the branches of the functions insi
             while place < end and count < W:
                 p = task.problem[place]
                 place += 1
-                if is_as_locked(task, p) and (phase == 0 or is_left(task, p)):
+                is_open = task.searches.proof[p, task.island] <= 0 and is_as_locked(task, p)
+                if is_open and (phase == 0 or is_left(task, p)):
                     problem[count] = p
                     read_target(inputs, count, task, p)
                     if not has_rest:
@@ -174,14 +172,13 @@ def _proof_kernel(  # noqa: C901  # it counts the branches of the functions insi
     return prove
 
 
-def sole_arm(work: Sequence[tuple[Any, Any]]) -> tuple[list[int], float]:
-    """Return columns in `joint_q`, in the order of DOFs, and length [m] of the one arm with branches; or none."""
-    found = [(kernel, task) for kernel, task in work if isinstance(kernel, ProofKernel) and task.starts == 1]
+def sole_arm(work: Sequence[tuple[Any, Any]]) -> list[int]:
+    """Return the columns in `joint_q`, in the order of DOFs, of the one arm with branches; empty without one."""
+    found = [task for kernel, task in work if isinstance(kernel, ProofKernel) and task.starts == 1]
     if len(found) != 1:
-        return [], 0.0
-    (kernel, task), *_ = found
-    columns = task.column.numpy()[np.argsort(task.place.numpy())]
-    return [int(column) for column in columns], kernel.arm.length
+        return []
+    columns = found[0].column.numpy()[np.argsort(found[0].place.numpy())]
+    return [int(column) for column in columns]
 
 
 def proof_task(kernel: ProofKernel, robot: KinematicRobot, device: wp.Device) -> Any:

@@ -123,9 +123,9 @@ def end_choice(
     # attempts
     tries: AttemptArrays,
     nisland: wp.array[wp.int32],  # [1 or problems]
-    # out
     difference: wp.array[float],  # [1]
     searches: Searches,
+    # out
     found_out: wp.array2d[wp.int32],  # [problems, trees]: solutions of each island
     solution_count_out: wp.array[wp.int32],  # [problems]
     branch_out: wp.array2d[wp.int32],  # [problems, solutions]: number of the branch of a solution, -1 for none
@@ -165,21 +165,24 @@ def choose_branches(
     part: int,
     parts: int,
     # attempts from the branches of one arm, and from the start if one is given
+    turns: Turns,
     tries: AttemptArrays,
-    # out, as of `end_choice`
     difference: wp.array[float],  # [1]
     searches: Searches,
+    # out, as of `end_choice`
     found_out: wp.array2d[wp.int32],
     solution_count_out: wp.array[wp.int32],
     branch_out: wp.array2d[wp.int32],
     complete_out: wp.array[wp.int32],
     unfinished_out: wp.array[wp.int32],  # [problems]: 1 if further seeds may lead to further solutions
 ):
-    """Choose the solutions as the other kernels do where all branches lead to solutions, or are blocked."""
+    """Choose the distinct solutions if each branch led to one or is blocked; else mark the problem unfinished."""
     p = first_problem(settings, part, parts) + wp.tid()
     row = p * settings[SEEDS]
     line = wp.min(p, tries.tree_island.shape[0] - 1)
     count = int(0)
+    for s in range(tries.made[p]):
+        turn_towards_start(turns, settings, tries.start_joint_q, p, tries.attempts.joint_q, row + s)
     finished = has_all_branches(tries, searches, p, 0, settings[SEEDS])
     s = int(0)
     while s < tries.made[p] and finished:
@@ -190,7 +193,7 @@ def choose_branches(
                     tries.chosen[p, 0, count] = s
                     count += 1
         elif rank < IN_CONTACT:
-            finished = bool(False)  # a rank by more than the seed
+            finished = bool(False)  # an imprecise success: not ranked by the seed alone
         s += 1
     proven = searches.proof[p, 0] > 0
     finished = finished and count > 0

@@ -40,7 +40,7 @@ class AttemptArrays:
     coordinate_tree: wp.array[wp.int32]  # [joint_coord_count]
     tree_island: wp.array2d[wp.int32]  # [1 or problems, trees]
     arm_column: wp.array[wp.int32]  # [joints]: coordinates of the one arm with branches; empty for others
-    arm_length: float  # its length [m]
+    sphere_reach: float  # bound of the distance of a sphere from each joint before the sphere [m]
     attempts: BestAttempts  # lines [problems x seeds]
     start_joint_q: wp.array2d[float]  # [problems, joint_coord_count]: within the limits
     given_joint_q: wp.array2d[float]  # [problems, joint_coord_count]: as given
@@ -66,7 +66,7 @@ def island_distance(
 ):
     """Return the largest joint change of an island between two configurations [m or rad]; with `wrap`, modulo turns.
 
-    The first change above `enough` is returned.
+    The search ends at the first change above `enough`.
     """
     largest = float(0.0)
     c = int(0)
@@ -141,16 +141,31 @@ def value_left(tries: AttemptArrays, row: int, line: int, island: int, chosen: i
 
 @wp.func
 @typing.no_type_check
-def is_blocked(tries: AttemptArrays, searches: Searches, p: int, island: int, rank: wp.int64):
-    """Return whether the exact solution of a branch, too, is in contact, by the rank of its attempt.
+def branch_gap(tries: AttemptArrays, searches: Searches, p: int, island: int, k: int, row: int, enough: float):
+    """Return the largest joint change from the start of branch k to an attempt, modulo turns; stop above `enough`."""
+    joints = tries.arm_column.shape[0]
+    largest = float(0.0)
+    j = int(0)
+    while j < joints and largest <= enough:
+        start = searches.branch_joint_q[p, island, k * joints + j]
+        largest = wp.max(largest, wp.abs(wrapped(tries.attempts.joint_q[row, tries.arm_column[j]] - start)))
+        j += 1
+    return largest
 
-    The depth of contact is above the largest motion from the attempt to the solution.
+
+@wp.func
+@typing.no_type_check
+def is_blocked(tries: AttemptArrays, searches: Searches, p: int, island: int, k: int, row: int):
+    """Return whether the exact solution of branch k is in contact, too, by its attempt.
+
+    The depth of contact is above the largest motion of any sphere from the attempt to the solution.
     """
-    if rank < IN_CONTACT or rank >= FAILED:
+    rank = tries.attempts.rank[row, island]
+    if rank < IN_CONTACT or rank >= FAILED or tries.arm_column.shape[0] == 0:
         return False
     depth = wp.cast(wp.int32((rank - IN_CONTACT) >> SEED_BITS), wp.float32)
-    moved = 2.0 * searches.branch_radius[p, island] * float(tries.arm_column.shape[0]) * tries.arm_length
-    return depth > moved + CLEAR_DEPTH
+    gap = branch_gap(tries, searches, p, island, k, row, TAKEN) + searches.branch_radius[p, island]
+    return depth > gap * float(tries.arm_column.shape[0]) * tries.sphere_reach + CLEAR_DEPTH
 
 
 @wp.func
@@ -161,24 +176,10 @@ def has_all_branches(tries: AttemptArrays, searches: Searches, p: int, island: i
     found = count > 0
     k = int(0)
     while k < count and found:
-        rank = tries.attempts.rank[p * seeds + first_branch(searches, p, island) + k, island]
-        found = rank < IMPRECISE or is_blocked(tries, searches, p, island, rank)
+        row = p * seeds + first_branch(searches, p, island) + k
+        found = tries.attempts.rank[row, island] < IMPRECISE or is_blocked(tries, searches, p, island, k, row)
         k += 1
     return found
-
-
-@wp.func
-@typing.no_type_check
-def is_of_branch(tries: AttemptArrays, searches: Searches, p: int, k: int, row: int, most: float):
-    """Return whether the attempt in a row differs by at most `most` from the start of branch k, modulo turns."""
-    joints = tries.arm_column.shape[0]
-    near = bool(True)
-    j = int(0)
-    while j < joints and near:
-        gap = tries.attempts.joint_q[row, tries.arm_column[j]] - searches.branch_joint_q[p, 0, k * joints + j]
-        near = wp.abs(wrapped(gap)) <= most
-        j += 1
-    return near
 
 
 @wp.func
@@ -197,7 +198,8 @@ def has_all_solutions(tries: AttemptArrays, searches: Searches, p: int, seeds: i
             m = int(-1)
             while m < chosen and not found:
                 solution = wp.where(m < 0, wp.min(k, chosen - 1), m)  # most often that of branch k
-                found = is_of_branch(tries, searches, p, k, p * seeds + tries.chosen[p, 0, wp.max(solution, 0)], most)
+                row = p * seeds + tries.chosen[p, 0, wp.max(solution, 0)]
+                found = branch_gap(tries, searches, p, 0, k, row, most) <= most
                 m += 1
         k += 1
     return found

@@ -87,15 +87,15 @@ class SolutionSelection:
         self._robot = model.robot
         self._given = HostDeviceArray((capacity, model.joint_coord_count), wp.float32, device)
         self._arm_column: wp.array[Any] = wp.zeros(0, dtype=wp.int32, device=device)
-        self._arm_length = 0.0
+        self._sphere_reach = 0.0
         self._taking, self._keeping = KeptRecording(), (KeptRecording(), KeptRecording())
         self._kind: wp.array[Any] = wp.array(coordinate_kinds(model), dtype=wp.int32, device=device)
         tree = model.robot.trees.coordinate_treeid.astype(np.int32)
         self._coordinate_tree: wp.array[Any] = wp.array(tree, dtype=wp.int32, device=device)
 
-    def use_arm(self, columns: list[int], length: float) -> None:
-        """Set coordinates and length [m] of the one arm whose branches are starts, before recording; none: empty."""
-        self._arm_column, self._arm_length = wp.array(columns, dtype=wp.int32, device=self._device), length
+    def use_arm(self, columns: list[int], reach: float) -> None:
+        """Set the coordinates of the one arm whose branches are starts, empty for none, and `sphere_reach` [m]."""
+        self._arm_column, self._sphere_reach = wp.array(columns, dtype=wp.int32, device=self._device), reach
 
     def set_order(self, best_of: str | None, difference: float) -> None:
         """Set the order of choice and the least difference of two solutions [m or rad], before the launches run."""
@@ -141,7 +141,8 @@ class SolutionSelection:
         results = self.solution_count, self.branch, self.complete
         outputs = [self._difference.device, self._problems.searches, self._found, *(one.device for one in results)]
         if self.only_branches:
-            choose = self._record(choose_branches, [*which, tries, *outputs, self.unfinished.device])
+            inputs = [*which, self._problems.turns, tries, *outputs, self.unfinished.device]
+            choose = self._record(choose_branches, inputs)
             return PartLaunches([choose, take, *(one.fetch for one in (*results, self.unfinished))])
         lanes, islands = LANES_ON_GPUS if self._device.is_cuda else 1, [tries, partition.device_nisland]
         begin = self._record(begin_choice, [*which, *islands])
@@ -197,7 +198,7 @@ class SolutionSelection:
         tries.kind, tries.coordinate_tree = self._kind, self._coordinate_tree
         tries.tree_island, tries.start_joint_q = partition.device_tree_island, self._problems.start_joint_q
         tries.given_joint_q = self._given.device
-        tries.arm_column, tries.arm_length = self._arm_column, self._arm_length
+        tries.arm_column, tries.sphere_reach = self._arm_column, self._sphere_reach
         tries.attempts, tries.made, tries.chosen = self.attempts, self._made, self._chosen
         tries.least, tries.value, tries.choice = self._least, self._value, self._choice
         return tries

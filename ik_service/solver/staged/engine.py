@@ -44,13 +44,7 @@ class StagedEngine:
         self._data_version = -1
         self.batch: AttemptBatch | None = None  # the batch of the last solve; None once the layout has changed
 
-    def begins_with_branches(self, options: SolverOptions) -> bool:
-        """Return whether branches are tried before seeds: never."""
-        return False
-
-    def settings(
-        self, problem_count: int, options: SolverOptions, *, checks_collision: bool, only_branches: bool = False
-    ) -> SolveSettings:
+    def settings(self, problem_count: int, options: SolverOptions, *, checks_collision: bool) -> SolveSettings:
         """Return the settings of a solve; InputError for an unsupported option or too many attempts."""
         settings = SolveSettings.of(problem_count, options.seed_count, options, checks_collision=checks_collision)
         if settings.runs_all_seeds or (settings.float64_finish and self._close is None):

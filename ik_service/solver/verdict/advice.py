@@ -52,14 +52,17 @@ def advice(
     if result.success[problem]:
         return status.advice if targets else status.advice_without_targets
     sentences = list[str]()
-    if status is IKStatus.UNREACHABLE and batch is not None:
-        sentences += why_unreachable(robot, targets, batch, problem)
     for k, target in enumerate(targets):
         moved, turned = why_static(robot, target), why_static(robot, target, angular=True)
-        if moved is not None and result.position_error[problem, k] > options.position_tolerance:
+        is_away = result.position_error[problem, k] > options.position_tolerance
+        is_turned = result.orientation_error[problem, k] > options.orientation_tolerance
+        if moved is not None and is_away:
             sentences.append(moved)
-        elif turned is not None and result.orientation_error[problem, k] > options.orientation_tolerance:
+        elif turned is not None and is_turned:
             sentences.append(turned)
+        elif status is IKStatus.UNREACHABLE and batch is not None and (is_away or is_turned):
+            reason = why_unreachable(robot, target, batch, k, problem)
+            sentences += [] if reason is None else [reason]
     own = islands[problem]
     for island in own:
         if not island.success:
@@ -68,9 +71,8 @@ def advice(
             said = island.status.advice if has_target else island.status.advice_without_targets
             sentences.append(f"{name}{said}")
     if status is IKStatus.BLOCKED_BY_COLLISION and collision_names:
-        if result.proof[problem] > 0:
-            sentences = [ALWAYS_IN_CONTACT]
-        sentences.insert(0, _contact(result, problem, collision_names))
+        said = _contact(result, problem, collision_names)
+        sentences = [ALWAYS_IN_CONTACT] if result.proof[problem] > 0 else [said, *sentences]
     return " ".join(dict.fromkeys(sentences)) or status.advice
 
 

@@ -1,6 +1,6 @@
 """Reasons in numbers why a pose is out of reach of an arm, by its closed form in float64."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -26,6 +26,8 @@ from objectives.expression import evaluate
 
 Float64Array = NDArray[np.float64]
 SAMPLES = 721  # angles of the last of seven joints
+BRANCH_JOINTS = 6  # joints with angles in a branch
+SINGULAR = 0.01  # radius of an angle that is not determined [rad]
 NO_LIMIT = 1e3  # limits that refuse nothing [rad]
 LEAST_TOLD = 1e-3  # numbers below are not told [m or rad]
 
@@ -37,61 +39,51 @@ def _proofs_of(robot: RobotModel, link: str) -> tuple[ArmProofs, NominalArm] | N
     return None if nominal is None else (ArmProofs(nominal), nominal)
 
 
-def why_unreachable(robot: RobotModel, targets: Sequence[Target], batch: Batch, problem: int) -> list[str]:
-    """Return reasons why no configuration meets a target of a problem, a sentence each, as far as known."""
-    found = list[str | None]()
-    for target, *given in zip(targets, batch.positions, batch.orientations_xyzw, strict=True):
-        proofs = None if target.reference_link is not None else _proofs_of(robot, target.link)
-        if proofs is not None and proofs[1].arm.held and batch.start is not None:
-            proofs = None  # a start may lock joints elsewhere
-        if proofs is not None and all(array is not None for array in given):
-            tool = identity_transform() if target.offset is None else np.asarray(target.offset, np.float64)
-            tool = tool if tool.ndim == 1 else tool[problem]
-            pose = np.concatenate([array[problem] for array in given if array is not None])
-            values = dict(zip((*TARGET, *TOOL), (*pose, *tool), strict=True))
-            found.append(_reason(robot, target.link, *proofs, values, *_limits_of(robot, batch.limits, problem)))
-    return [one for one in found if one is not None]
-
-
-def _reason(
-    robot: RobotModel,
-    link: str,
-    proofs: ArmProofs,
-    nominal: NominalArm,
-    values: Mapping[str, Any],
-    lower: Float64Array,
-    upper: Float64Array,
-) -> str | None:
-    dofs = list(nominal.arm.dofs)
-    lower, upper = lower[dofs], upper[dofs]
-    values = {**values, POSITION_TOLERANCE: 0.0, ORIENTATION_TOLERANCE: 0.0}
-    beyond = float(evaluate([proofs.shell], {**values, **_named(lower, upper)})[0])
+def why_unreachable(robot: RobotModel, target: Target, batch: Batch, k: int, problem: int) -> str | None:
+    """Return why no configuration meets target `k` of a problem, in a sentence; None if not known."""
+    positions, orientations_xyzw = batch.positions[k], batch.orientations_xyzw[k]
+    is_whole = target.row_weights is None and target.tolerance is None and target.frame is None and not target.free
+    found = _proofs_of(robot, target.link) if is_whole and target.reference_link is None else None
+    if found is None or positions is None or orientations_xyzw is None:
+        return None
+    proofs, nominal = found
+    if nominal.arm.held and batch.start is not None:  # the start may lock joints elsewhere
+        return None
+    tool = identity_transform() if target.offset is None else np.asarray(target.offset, np.float64)
+    pose = (*positions[problem], *orientations_xyzw[problem], *(tool if tool.ndim == 1 else tool[problem]))
+    values: dict[str, Any] = dict(zip((*TARGET, *TOOL), pose, strict=True))
+    values |= {POSITION_TOLERANCE: 0.0, ORIENTATION_TOLERANCE: 0.0}
+    lower, upper = (limit[list(nominal.arm.dofs)] for limit in _limits_of(robot, batch.limits, problem))
+    beyond = float(evaluate([proofs.shell], values | _named(lower, upper))[0])
     if beyond > LEAST_TOLD:
-        return f"In this orientation link '{link}' is out of reach by at least {1e3 * beyond:.0f} mm."
-    return None if nominal.kind is ArmClass.SEARCHED else _joint_beyond(robot, proofs, dofs, values, lower, upper)
+        return f"In this orientation link '{target.link}' is out of reach by at least {1e3 * beyond:.0f} mm."
+    is_known = nominal.kind is not ArmClass.SEARCHED and len(batch.positions) == 1  # one target, so the proof is of it
+    return _joint_beyond(robot, proofs, nominal.arm.dofs, values, lower, upper) if is_known else None
 
 
 def _joint_beyond(
     robot: RobotModel,
     proofs: ArmProofs,
     dofs: Sequence[int],
-    values: Mapping[str, Any],
+    values: dict[str, Any],
     lower: Float64Array,
     upper: Float64Array,
 ) -> str | None:
-    """Return the joint that is beyond its limits in the configuration that is least beyond them."""
+    """Return a sentence on the limit that is violated least among all branches; None if a branch is singular."""
     middle = np.where(np.isfinite(lower + upper), 0.5 * (lower + upper), 0.0)
-    angles = np.linspace(max(lower[-1], -np.pi), min(upper[-1], np.pi), SAMPLES)
+    is_sampled = len(dofs) > BRANCH_JOINTS
+    first, end = (lower[-1], upper[-1]) if np.isfinite(lower[-1] + upper[-1]) else (-np.pi, np.pi)
+    angles = np.linspace(first, end, SAMPLES if is_sampled else 1)
     last = dict(zip(LAST, (np.cos(angles), np.sin(angles), 0.0), strict=True))
-    given = {**values, **_named(middle - NO_LIMIT, middle + NO_LIMIT), **last}
-    is_sampled = len(dofs) > 6
+    given = values | _named(middle - NO_LIMIT, middle + NO_LIMIT) | last
     least, told = np.inf, None if is_sampled else "No angles of the joints give this pose, whatever their limits."
     for branch in proofs.branches:
-        refused, _, _, *joints = (np.broadcast_to(x, SAMPLES) for x in evaluate(proofs.numbers(branch), given))
+        refused, radius, _, *joints = (np.broadcast_to(x, len(angles)) for x in evaluate(proofs.numbers(branch), given))
         q = np.column_stack(joints)
-        count = q.shape[1]
-        beyond = np.maximum(lower[:count] - q, q - upper[:count])
-        beyond[~(refused <= 0.0)] = np.inf
+        beyond = np.maximum(lower[:BRANCH_JOINTS] - q, q - upper[:BRANCH_JOINTS])
+        if not is_sampled and refused[0] <= 0.0 and not radius[0] <= SINGULAR:
+            return None
+        beyond[~((refused <= 0.0) & (radius <= SINGULAR))] = np.inf
         at = int(np.argmin(beyond.max(axis=1)))
         joint = int(np.argmax(beyond[at]))
         if beyond[at, joint] < least:

@@ -126,6 +126,32 @@ def test_an_arm_on_locked_joints_has_branches_and_proofs_where_they_are_locked(n
     assert found.success.mean() > 0.8
 
 
+@pytest.mark.parametrize("options", [{}, {"want": "success"}, {"solutions": 3}])
+@pytest.mark.parametrize("links", [["tool0", "forearm_link"], ["forearm_link", "tool0"]])
+def test_a_proof_of_one_target_stays_whatever_the_others_are(links, options):
+    robot, _ = robot_of("ur5e")
+    poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(5), 10), links)
+    positions = poses.positions.copy()
+    positions[:, links.index("forearm_link"), 0] += 9.0
+    result = cpu_solver(robot, links).solve(positions, poses.orientations_xyzw, options=options)
+    assert result.status_names == ["unreachable"] * 10
+    assert (result.proof == 1).all()
+
+
+@pytest.mark.parametrize("links", [["l3", "tip"], ["tip", "l3"]])
+def test_a_start_that_locks_joints_elsewhere_takes_no_proof_of_another_target(links):
+    robot = load_robot(text_of("spherical").replace('<link name="l0"/>', RAIL, 1)).lock(LOCKED)
+    moved = np.tile(robot.mid_joint_q, (10, 1))
+    moved[:5, 0] += 0.5
+    poses = robot.forward_kinematics(np.tile(robot.mid_joint_q, (10, 1)), links)
+    positions = poses.positions.copy()
+    positions[:, links.index("l3")] += 9.0
+    for options in ({}, {"want": "success"}, {"solutions": 3}):
+        given = positions, poses.orientations_xyzw
+        result = cpu_solver(robot, links).solve(*given, initial_joint_q=moved, options=options)
+        assert (result.status_names, result.proof.tolist()) == (["unreachable"] * 10, [1] * 10)
+
+
 def test_targets_with_free_rows_and_relative_ones_have_no_proof():
     robot, link = robot_of("panda")
     free = cpu_solver(robot, [Target(link, free=["rz"])]).solve(FAR[None], UPRIGHT[None])

@@ -131,3 +131,19 @@ def test_a_narrower_solve_between_two_looks_at_its_own_limits(solver, targets):
     assert 0 < narrow.solution_count.sum() < before.solution_count.sum()
     after = solver.solve(*targets, options={"solutions": WANTED})
     assert after.solutions.tobytes() == before.solutions.tobytes()
+
+
+@pytest.mark.parametrize("turns", [0.0, 2.0 * np.pi])
+def test_solutions_from_branches_alone_are_those_among_further_seeds(solver, targets, turns):
+    """With so few seeds there is one solve of branches and seeds, otherwise one of branches alone comes first."""
+    start = solver.solve(*targets).joint_q
+    start[:, 5] = np.where(
+        start[:, 5] > 0.0, start[:, 5] - turns, start[:, 5] + turns
+    )  # the flipped wrist: half a turn
+    options = {"solutions": "all", "solution_difference": 1e-3}
+    alone = solver.solve(*targets, initial_joint_q=start, options=options)
+    among = solver.solve(*targets, initial_joint_q=start, options={**options, "seeds": 16})
+    same = alone.complete & among.complete
+    assert same.mean() > 0.5
+    for name in ("solutions", "solution_count", "branch", "joint_q"):
+        np.testing.assert_array_equal(getattr(alone, name)[same], getattr(among, name)[same])
