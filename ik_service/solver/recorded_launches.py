@@ -74,7 +74,7 @@ class Selection(Protocol):
         """Make one solution of every problem its answer; `number` [problems] counts from 0."""
 
     def keep(self, work: Any, partition: Partition, number: int, count: int, *, judges: bool) -> None:
-        """Keep the solutions of a number with success; with `judges` they become the answers and are judged before."""
+        """Keep solution `number` of each problem if it succeeds; with `judges` it is placed and judged before."""
 
 
 class PreparedSolve(NamedTuple):

@@ -65,8 +65,8 @@ class Searches:
 
     next_seed: wp.array2d[wp.int32]  # number of seeds handed out
     end_seed: wp.array2d[wp.int32]  # first seed that cannot win
-    counted: wp.array2d[wp.int32]  # costs of attempts without precise success, see `lm.search`
-    proof: wp.array2d[wp.int32]  # proof that the targets are out of reach, 0 for none
+    counted: wp.array2d[wp.int32]  # costs of attempts without precise success, see `lm.ranking`
+    proof: wp.array2d[wp.int32]  # proof that the targets cannot be met, 0 for none; before phase 1 also WAITS
     branches: wp.array2d[wp.int32]  # branches that are starts, see `arrays.branch_starts`
     branch_numbers: wp.array2d[wp.int32]  # numbers of these branches
     branch_radius: wp.array2d[wp.float32]  # largest radius of a joint's interval in branches within the limits [rad]
@@ -90,7 +90,7 @@ def begin_search(searches: Searches, settings: wp.array[wp.int32], p: int, islan
 @wp.func
 @typing.no_type_check
 def mark_proven(best: BestAttempts, searches: Searches, settings: wp.array[wp.int32], p: int, island: int, proof: int):
-    """Mark an island as proven out of reach; return its number of seeds."""
+    """Record a proof for an island; return the number of attempts to be made, 0 or 1."""
     searches.proof[p, island] = proof
     if settings[WANTS_SUCCESS] == 0 or best.rank[p, island] < UNRANKED:
         return 1

@@ -1,7 +1,7 @@
 """Phases of proofs for arms with branches in closed form.
 
     phase 0    the shell, then the branches without tolerances; without one within the limits the intervals with
-               tolerances. A proven target gets one attempt, others starts from their first branches
+               tolerances. A proven target gets at most one attempt, others starts from their first branches
     phase 1    all branches, and the intervals with tolerances
 
 After a start of the caller the branches wait for phase 1, unless all attempts are kept.

@@ -119,7 +119,7 @@ class CompiledEngine:
         self.kernels.checks_collision = settings.checks_collision
         if weights.pattern is None:
             if not work.copies:
-                raise EngineError("Which rows are on differs between the problems, and only the host can tell.")
+                raise EngineError("The active rows differ between problems, and only the host can tell. Use solve().")
             return self._prepare_in_steps(work, settings, weights)
         size = self.kernels.launches.size(count, settings.seeds)
         collision = self.kernels.collision if settings.checks_collision else None

@@ -139,7 +139,7 @@ class IslandKernels:
 
     @cached_property
     def has_sole_arm(self) -> bool:
-        """Return whether the rows are the pose of one arm with branches in closed form, on a CPU."""
+        """Return whether the only rows are one whole pose of an arm with branches in closed form, on a CPU."""
         if self.launches.in_threads or len(self._rows.objectives) != 1:
             return False
         if not proven_targets(self._rows, range(self._rows.count)):

@@ -7,7 +7,7 @@ finished, the kernel keeps its answer and gives the lane its next attempt:
     else the first seed of the next problem
     else, when no problem is left, the next seed of a problem in another lane
 
-So a single problem fills the lanes. A round of seeds (`lm.search`) begins when all attempts of the rounds before have
+So a single problem fills the lanes. A round of seeds (`lm.ranking`) begins when all attempts of the rounds before have
 ended; the last lane of the problem continues, and others join. The best attempt is the lowest seed that succeeds, in
 any order of finishing; answers do not depend on the batch, its order or the threads.
 """

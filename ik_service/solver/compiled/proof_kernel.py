@@ -73,7 +73,7 @@ def _kernel_of(chain: _RobotLink, lanes: Lanes) -> ProofKernel | None:
 
 
 def proven_targets(rows: Rows, island_rows: Sequence[int], size: int = 6) -> list[int]:
-    """Return the numbers of the pose targets in the world with their first `size` rows in an island."""
+    """Return the indices of pose targets in the world, which have proofs, with `size` rows in an island."""
     own, found = set(island_rows), []
     for k in rows.of_kind(RowKind.TARGET):
         objective: Any = rows.objectives[k]

@@ -46,7 +46,7 @@ REACH_KERNEL = FirstPhase(_prove_reach)
 
 
 def reach_task(robot: KinematicRobot, link: str | int, device: wp.Device, *, hard_limits: bool) -> Any:
-    """Return a task with origin and length of the chain to a link; None if a joint slides without limits."""
+    """Return a task with first joint and length of the chain to a link; None if unbounded or without a joint."""
     body, T_body_link = (link, identity_transform()) if isinstance(link, int) else robot.link_frame(link)
     rigid, origin, length = identity_transform(), None, 0.0
     for joint in joints_to(robot, body):

@@ -64,10 +64,7 @@ def island_distance(
     wrap: bool,
     enough: float,
 ):
-    """Return the largest joint change of an island between two configurations [m or rad]; with `wrap`, modulo turns.
-
-    The search ends at the first change above `enough`.
-    """
+    """Return the largest joint change of two configurations [m or rad], `wrap` modulo turns; end above `enough`."""
     largest = float(0.0)
     c = int(0)
     while c < tries.kind.shape[0] and largest <= enough:

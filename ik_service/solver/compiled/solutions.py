@@ -1,10 +1,10 @@
-"""The choice among all attempts of a problem, if every seed is run: the best attempt, and several distinct ones.
+"""The choice among all attempts of a problem: the best attempt, and several distinct ones.
 
-starts -> attempts [problem x seed], each with its own answer in the joints of its rows; for solutions in the order of
-seeds, in rounds, until there are enough or none is new
+starts -> attempts [problem x seed], each with its own answer in the joints of its rows; for solutions from the branches
+of an arm first, then in the order of seeds, in rounds, until there are enough or none is new
 -> each attempt on the turns nearest the start
 -> per island the best by cost or nearness to the start, then the best attempt distinct from all chosen so far
--> best attempts, and solutions composed over islands
+-> best attempts, and solutions composed over islands -> verdict of each solution
 """
 
 from collections.abc import Callable
@@ -172,7 +172,7 @@ class SolutionSelection:
         return PartLaunches([self._number.push, launch])
 
     def keep(self, work: Workspace, partition: Partition, number: int, count: int, *, judges: bool) -> None:
-        """Keep the solutions of this number, from 0, with success; with `judges` they are placed and judged before."""
+        """Keep solution `number` of each problem if it succeeds; with `judges` it is placed and judged before."""
         self._number.host[:count] = number
         record = partial(self._record_keeping, work, partition, judges=judges)
         self._keeping[judges].prepare((work, partition, *work.verified_with), self._device, record, count)()

@@ -1,7 +1,7 @@
 """Damping and acceptance of steps: one rule of damping, and two policies of acceptance.
 
 The damping of a step is `factor * (min(DAMPING_SHARE * |r|^2, DAMPING_MAX * h) + floor)`, h the largest diagonal entry
-of J'J: proportional to the error (Chan and Lawrence 1988) up to a share of h. The damping factor is 1 for the first
+of J'J: proportional to the squared error (Sugihara 2011) up to a share of h. The damping factor is 1 for the first
 step of an attempt; a rejected step raises the factor, an accepted one lowers it. The floor is a share of h, or in the
 compiled engine a share of each entry, so that light rows beside heavy ones are not lost; see `Damping`.
 

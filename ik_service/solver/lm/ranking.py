@@ -86,7 +86,7 @@ def is_beaten(best_rank: wp.int64, seed: int):
     return best_rank < wp.int64(seed)
 
 
-MARGIN = wp.constant(0.999)  # an attempt this close to a tolerance is repeated, to avoid a failure in the verdict
+MARGIN = wp.constant(0.999)  # errors above this share of a tolerance count as missed, for the rounding of the verdict
 # Precision of float32 at convergence: an attempt not as near ranks after later seeds.
 PRECISE_POSITION = wp.constant(1.0e-5)  # units of length
 PRECISE_ORIENTATION = wp.constant(1.0e-4)  # [rad]

@@ -363,7 +363,7 @@ class Verification:
         return [wp.launch(kernel, 1, inputs, device=model.device, record_cmd=True) for kernel, inputs in steps]
 
     def launches_of_success(self, problems: Any, given: InputArrays) -> list[wp.Launch]:
-        """Record the launches that write no more than success of a single target without other rows."""
+        """Record the launches that judge one target without other rows: errors, success, checked clearance."""
         which, columns = [problems.settings, 0, 1], self.columns
         q, errors, success = columns["judged_q"].device, self._errors(), columns["success"].device
         steps = [
