@@ -79,8 +79,9 @@ RESULT_COLUMNS = (
         name="proof",
         dtype="int32",
         meaning="0 for none, 1 shell, 2 intervals, 3 search, 4 tool contact",
-        description="Proof that a target is out of reach or blocked: 0 for none, 1 by distance from the shoulder or the "
-        "first joint, 2 by intervals of joints, 3 with a search over the last joint, 4 by contact of what is rigid to the link.",
+        description="Proof that a target is out of reach or blocked: 0 for none, 1 by distance from shoulder or first "
+        "joint, 2 by intervals of joints, 3 with a search over the last joint, 4 by contact of what is rigid to the "
+        "link.",
         place=20,
         include="advice",
     ),

@@ -27,7 +27,7 @@ from objectives.expression import evaluate
 Float64Array = NDArray[np.float64]
 SAMPLES = 721  # angles of the last of seven joints
 BRANCH_JOINTS = 6  # joints with angles in a branch
-SINGULAR = 0.01  # radius of an angle that is not determined [rad]
+OPEN_ANGLE = 0.01  # radius of an angle that is not determined [rad]
 NO_LIMIT = 1e3  # limits that refuse nothing [rad]
 LEAST_TOLD = 1e-3  # numbers below are not told [m or rad]
 
@@ -81,9 +81,9 @@ def _joint_beyond(
         refused, radius, _, *joints = (np.broadcast_to(x, len(angles)) for x in evaluate(proofs.numbers(branch), given))
         q = np.column_stack(joints)
         beyond = np.maximum(lower[:BRANCH_JOINTS] - q, q - upper[:BRANCH_JOINTS])
-        if not is_sampled and refused[0] <= 0.0 and not radius[0] <= SINGULAR:
+        if not is_sampled and refused[0] <= 0.0 and not radius[0] <= OPEN_ANGLE:
             return None
-        beyond[~((refused <= 0.0) & (radius <= SINGULAR))] = np.inf
+        beyond[~((refused <= 0.0) & (radius <= OPEN_ANGLE))] = np.inf
         at = int(np.argmin(beyond.max(axis=1)))
         joint = int(np.argmax(beyond[at]))
         if beyond[at, joint] < least:
