@@ -152,7 +152,7 @@ def collect_result(head: ResultHead, work: Workspace, prepared: PreparedSolve, s
     values["seeds"], values["limits"] = settings.seeds, work.asked_limits
     values["islands"] = IslandResults.collect(verified, prepared.partition, head.robot, head.row_labels, count)
     result = instance_of(IKResult, values)
-    return result if settings.options.solution_count == 1 else _with_solutions(head, work, result, prepared, settings)
+    return result if settings.options.solutions == 1 else _with_solutions(head, work, result, prepared, settings)
 
 
 def _with_solutions(

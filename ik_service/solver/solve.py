@@ -132,7 +132,8 @@ class SolverCore:
         self.check(batch)
         if self.robot.constraint_names:
             options = self._closing(options)
-        if judged is None and isinstance(self.engine, CompiledEngine) and self.engine.begins_with_branches(options):
+        has_several = judged is None and options.solutions != 1
+        if has_several and isinstance(self.engine, CompiledEngine) and self.engine.begins_with_branches(options):
             return self._solve_from_branches(head, batch, options)
         done = self.run(batch, options, guess=guess)
         if done is None:

@@ -86,8 +86,7 @@ class CompiledEngine:
     def begins_with_branches(self, options: SolverOptions) -> bool:
         """Return whether several solutions are found in two solves: from the branches of an arm, then by seeds."""
         in_seed_order = options.best_of is None and options.sampler in BRANCHED_SAMPLERS
-        may_wait = options.solution_count > 1 and options.search_seeds > ROUND_SEEDS
-        return in_seed_order and may_wait and self.kernels.has_sole_arm
+        return in_seed_order and options.search_seeds > ROUND_SEEDS and self.kernels.has_sole_arm
 
     def use_layout(self) -> None:
         """Bind the new arrays of the problems, after these have been replaced."""

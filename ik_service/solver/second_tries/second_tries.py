@@ -66,7 +66,7 @@ class SecondTries:
             guess = self._opened.starts(self.core.targets.all, batch, options)
         own = options if guess is None else with_time_left(options, began)
         result = self.core.solve(head, batch, own, guess=guess, judged=judged)
-        if result is None or judged is not None or options.solution_count > 1:
+        if result is None or judged is not None or options.solutions != 1:
             return result
         passes = self._passes(batch, options)
         if passes and (self.rehearses or not result.success.all()):
