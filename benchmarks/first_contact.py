@@ -29,8 +29,8 @@ import warp as wp
 
 import ik_service
 from benchmarks.gpu import company, loops_and_contacts, rates
-from benchmarks.gpu.contact import LINKS, Contact, circle, reachable
-from benchmarks.problems.compared_robots import PANDA
+from benchmarks.gpu.contact import Contact, circle, reachable
+from benchmarks.problems.compared_robots import LINKS, PANDA
 from benchmarks.problems.pose_problems import SOLVED, PoseProblems
 from benchmarks.report import Report
 from benchmarks.run import benchmark

@@ -32,13 +32,9 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Times:
-    """Times of a call that was repeated.
+    """Times of a call that was repeated."""
 
-    Attributes:
-        us: Times for each of its problems [us], shape [repeats].
-    """
-
-    us: NDArray[np.float64]
+    us: NDArray[np.float64]  # times for each of its problems [us], shape [repeats]
 
     @property
     def median(self) -> float:

@@ -79,17 +79,11 @@ OF_OWN = {"own missed": "own missed, ours", "own they miss": "own missed, peer"}
 
 @dataclass(frozen=True, eq=False)
 class PeerAnswers:
-    """All answers of another solver.
+    """All answers of another solver."""
 
-    Attributes:
-        joint_q: Answers that it takes for solutions, shape [poses, most, 6].
-        every: All its answers, also approximate ones, of the same shape.
-        times: Its times for a pose.
-    """
-
-    joint_q: Floats
-    every: Floats
-    times: Times
+    joint_q: Floats  # answers that it takes for solutions, shape [poses, most, 6]
+    every: Floats  # all its answers, also approximate ones, of the same shape
+    times: Times  # its times for a pose
 
 
 def transforms_of(targets: Targets) -> Floats:

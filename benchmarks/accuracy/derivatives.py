@@ -28,23 +28,14 @@ PRECISE = ik_service.SolverOptions(precision="float64")
 
 @dataclass(frozen=True)
 class Case:
-    """What is derived.
+    """What is derived."""
 
-    Attributes:
-        name: In the table.
-        robot: Its name.
-        links: Links with targets.
-        count: Problems.
-        has_posture: Whether a posture beside the targets settles what they leave open.
-        shift: How far targets are moved away [m]: out of reach.
-    """
-
-    name: str
+    name: str  # in the table
     robot: str
-    links: tuple[str, ...]
-    count: int
-    has_posture: bool = True
-    shift: float = 0.0
+    links: tuple[str, ...]  # links with targets
+    count: int  # problems
+    has_posture: bool = True  # whether a posture beside the targets settles what they leave open
+    shift: float = 0.0  # how far targets are moved away [m]: out of reach
 
 
 CASES = (

@@ -49,29 +49,19 @@ def differences(
 
 @dataclass(frozen=True, eq=False)
 class Minima:
-    """What a robot without followers is to reach, with targets in the world.
-
-    Attributes:
-        robot: The robot.
-        links: Links with targets.
-        reference: Configuration that a posture pulls to, shape [joint_coord_count]; None without posture.
-        is_met: Whether targets are conditions, or cost.
-        tools: Tool frames T_link_tool, shape [targets, 7]; None for the links themselves.
-        lower: Where a one-sided cost of `limit_weight` pulls scalar joints from below it, shape [joint_coord_count].
-        upper: Alike, from above it.
-        limit_weight: Its weight; 0 for none.
-        posture_weight: That of the posture. Beside targets that are met only their ratio counts.
-    """
+    """What a robot without followers is to reach, with targets in the world."""
 
     robot: RobotModel
-    links: Sequence[str]
+    links: Sequence[str]  # links with targets
+    # configuration that a posture pulls to, shape [joint_coord_count]; None without posture
     reference: Array | None = None
-    is_met: bool = True
-    tools: Array | None = None
+    is_met: bool = True  # whether targets are conditions, or cost
+    tools: Array | None = None  # tool frames T_link_tool, shape [targets, 7]; None for the links themselves
+    # where a one-sided cost of `limit_weight` pulls scalar joints from below it, shape [joint_coord_count]
     lower: Array | None = None
-    upper: Array | None = None
-    limit_weight: float = 0.0
-    posture_weight: float = 1.0
+    upper: Array | None = None  # alike, from above it
+    limit_weight: float = 0.0  # its weight; 0 for none
+    posture_weight: float = 1.0  # that of the posture. Beside targets that are met only their ratio counts
 
     def at(self, positions: Array, orientations_xyzw: Array | None, start: Array, free: NDArray[np.bool_]) -> Array:
         """Give the minima, NaN where there is none near the start.

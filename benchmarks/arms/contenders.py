@@ -30,25 +30,16 @@ PROBE = 32  # problems that tell how long one takes
 
 @dataclass(frozen=True)
 class Answers:
-    """What a solver gave back.
+    """What a solver gave back."""
 
-    Attributes:
-        who: Name and version.
-        joint_q: Answers in our coordinates, shape [n, joint_coord_count].
-        times: CPU time of each run.
-        per_target: Median of the runs for each target [us]; None where targets are solved together.
-        result: Our own result.
-        tolerance: Tolerances that our solver was given [m, rad].
-        slack: What joints may pass their limits by [rad].
-    """
-
-    who: str
-    joint_q: NDArray[np.floating]
-    times: Times
+    who: str  # name and version
+    joint_q: NDArray[np.floating]  # answers in our coordinates, shape [n, joint_coord_count]
+    times: Times  # CPU time of each run
+    # median of the runs for each target [us]; None where targets are solved together
     per_target: NDArray[np.float64] | None = None
-    result: ik_service.IKResult | None = None
-    tolerance: tuple[float, float] = SOLVED
-    slack: float = 0.0
+    result: ik_service.IKResult | None = None  # our own result
+    tolerance: tuple[float, float] = SOLVED  # tolerances that our solver was given [m, rad]
+    slack: float = 0.0  # what joints may pass their limits by [rad]
 
     def share(self, problems: PoseProblems, tolerance: tuple[float, float] = SOLVED) -> float:
         """Return the share of problems that are solved, by the judge."""

@@ -17,7 +17,7 @@ import pinocchio as pin
 from numpy.typing import NDArray
 
 import ik_service
-from benchmarks.problems.compared_robots import ComparedRobot
+from benchmarks.problems.compared_robots import BUILTIN_ROBOTS, KINOVA, UR5, XARM7, Z1, ComparedRobot
 from benchmarks.report import Report
 from benchmarks.run import benchmark, timed
 from ik_service.cli.spheres_command import SpheresJob, link_solids, rounded
@@ -29,22 +29,15 @@ WORLDS, OBJECTS, SEED = 20, 12, 0
 CONFIGURATIONS = 2000  # for coal
 STANDS_OUT, LOOKS_OUT = 0.02, 0.01
 BOUND = 100_000
-HANDS = ("left_panda_hand", "right_panda_hand")
 
 
 @dataclass(frozen=True)
 class JudgedRobot:
-    """A robot that is judged.
+    """A robot that is judged."""
 
-    Attributes:
-        robot: Name, file and links.
-        from_meshes: Whether its spheres are fitted here, to its own meshes.
-        reach: Objects stand up to so far from its base [m].
-    """
-
-    robot: ComparedRobot
-    from_meshes: bool = False
-    reach: float = 0.9
+    robot: ComparedRobot  # name, file and links
+    from_meshes: bool = False  # whether its spheres are fitted here, to its own meshes
+    reach: float = 0.9  # objects stand up to so far from its base [m]
 
     @cached_property
     def model(self) -> RobotModel:
@@ -58,17 +51,10 @@ class JudgedRobot:
 
 
 ROBOTS = (
-    JudgedRobot(ComparedRobot("panda", "panda", ("panda_hand",))),
-    JudgedRobot(ComparedRobot("ur5e", "ur5e", ("tool0",))),
-    JudgedRobot(ComparedRobot("iiwa14", "iiwa14", ("iiwa_link_ee",))),
-    JudgedRobot(ComparedRobot("dual_panda", "dual_panda", HANDS)),
+    *(JudgedRobot(BUILTIN_ROBOTS[name]) for name in ("panda", "ur5e", "iiwa14", "dual_panda")),
     JudgedRobot(ComparedRobot("humanoid", "humanoid", ("left_grasp", "right_grasp")), reach=0.6),
-    JudgedRobot(ComparedRobot("UR5", "ur_description/urdf/ur5_robot.urdf", ("tool0",)), from_meshes=True),
-    JudgedRobot(ComparedRobot("xArm7", "xarm_description/urdf/xarm7.urdf", ("link_eef",)), from_meshes=True),
-    JudgedRobot(
-        ComparedRobot("Kinova", "kinova_description/robots/kinova.urdf", ("j2s6s200_end_effector",)), from_meshes=True
-    ),
-    JudgedRobot(ComparedRobot("Z1", "z1_description/urdf/z1.urdf", ("link06",)), from_meshes=True, reach=0.6),
+    *(JudgedRobot(arm, from_meshes=True) for arm in (UR5, XARM7, KINOVA)),
+    JudgedRobot(Z1, from_meshes=True, reach=0.6),
 )
 PANDA_MESHES = ComparedRobot("panda", "panda_description/urdf/panda.urdf", ())
 

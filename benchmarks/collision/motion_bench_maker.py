@@ -39,19 +39,12 @@ Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Goal(NamedTuple):
-    """A goal of the data set.
+    """A goal of the data set."""
 
-    Attributes:
-        scene: Name of its set of scenes.
-        world: The scene.
-        joints: Values of the joints of the group at the goal [rad or m], by name.
-        others: Values of all joints at the start.
-    """
-
-    scene: str
+    scene: str  # name of its set of scenes
     world: World
-    joints: Mapping[str, float]
-    others: Mapping[str, float]
+    joints: Mapping[str, float]  # values of the joints of the group at the goal [rad or m], by name
+    others: Mapping[str, float]  # values of all joints at the start
 
 
 def goals_of(archive: Path) -> list[Goal]:

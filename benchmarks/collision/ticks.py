@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import ik_service
 from benchmarks.collision.free_answers import cluttered
 from benchmarks.peers.environments import PeerMissingError, run_peer
-from benchmarks.problems.compared_robots import PANDA
+from benchmarks.problems.compared_robots import LINKS, PANDA
 from benchmarks.report import Report
 from benchmarks.run import benchmark
 from ik_service.control import ControlLimits, IKController
@@ -23,12 +23,7 @@ from ik_service.robots import RobotModel, World
 
 LINK, DT, MARGIN, EACH, SEED = "panda_hand", 1e-3, 0.01, 400, 0
 MOST = 4000  # ticks of a way
-ROBOTS = {
-    "panda": [LINK],
-    "iiwa14": ["iiwa_link_ee"],
-    "ur5e": ["tool0"],
-    "dual_panda": ["left_panda_hand", "right_panda_hand"],
-}
+ROBOTS = ("panda", "iiwa14", "ur5e", "dual_panda")
 MEDIAN_BOUND = 12.0  # [us] of a tick with limits of speed
 MINK = ("mink", ("mink==1.3.0", "daqp", "numpy"))
 LIMITS = {"speed": {}, "speed and acceleration": {"acceleration": 10.0}}
@@ -127,7 +122,8 @@ def _show_reached(report: Report, pairs: int) -> None:
         *("robot", "reached without the limit", "in contact", "with a clearance of 0", "in contact"),
     )
     wrong = 0
-    for name, links in ROBOTS.items():
+    for name in ROBOTS:
+        links = LINKS[name]
         robot, cells = ik_service.load_robot(name), []
         joint_q = robot.random_free_joint_q(np.random.default_rng(SEED), pairs + 1)
         poses = robot.forward_kinematics(joint_q, links)

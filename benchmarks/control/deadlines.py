@@ -22,25 +22,18 @@ WHOLE = (*SHARES, 99.9, 100)
 
 @dataclass
 class Lateness:
-    """How late ticks ended [ns], a number per tick.
+    """How late ticks ended [ns], a number per tick."""
 
-    Attributes:
-        overrun: Time after the deadline at which `step` returned; 0 where it was in time.
-        own: The same less the time for which the thread did not run during the tick.
-        clock: Time after a deadline of the same length at which a loop that reads the clock saw it.
-        clock_own: The same less the time for which the thread did not run.
-        cut: Ticks of which the deadline ended a robot's.
-        iterations: Iterations of the slowest robot.
-        launches: Launches that made one iteration of all robots.
-    """
-
+    # time after the deadline at which `step` returned; 0 where it was in time
     overrun: list[int] = field(default_factory=list)
+    # the same less the time for which the thread did not run during the tick
     own: list[int] = field(default_factory=list)
+    # time after a deadline of the same length at which a loop that reads the clock saw it
     clock: list[int] = field(default_factory=list)
-    clock_own: list[int] = field(default_factory=list)
-    cut: int = 0
-    iterations: list[int] = field(default_factory=list)
-    launches: list[int] = field(default_factory=list)
+    clock_own: list[int] = field(default_factory=list)  # the same less the time for which the thread did not run
+    cut: int = 0  # ticks of which the deadline ended a robot's
+    iterations: list[int] = field(default_factory=list)  # iterations of the slowest robot
+    launches: list[int] = field(default_factory=list)  # launches that made one iteration of all robots
 
 
 def show_deadlines(report: Report, robot: RobotModel, path: TickPath, ticks: int) -> None:

@@ -27,19 +27,12 @@ PEER_PATHS = ("circle", "figure of eight", "beyond the edge and back")
 
 @dataclass(frozen=True)
 class Run:
-    """What became of a path, a line per tick.
+    """What became of a path, a line per tick."""
 
-    Attributes:
-        robot: The robot that followed it.
-        path: The path.
-        joint_q: Commands.
-        status: `IKStatus`; empty for a peer.
-    """
-
-    robot: RobotModel
+    robot: RobotModel  # the robot that followed it
     path: TickPath
     joint_q: Array
-    status: NDArray[np.int32]
+    status: NDArray[np.int32]  # `IKStatus`; empty for a peer
 
     @property
     def error(self) -> Array:

@@ -4,7 +4,7 @@ Targets depend on nothing but a seed and the robot's own kinematics, rounded.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,25 +20,19 @@ Floats = NDArray[np.float64]
 ENGINES = "compiled", "staged"
 COUNTS = {"compiled": 40, "staged": 8}  # problems of a set-up
 STAGED_OPTIONS = {"seeds": 4}  # of the staged engine, which is slow
+SOFT_WEIGHT = 0.03  # of what stands beside targets
 DECIMALS = 9  # what of the targets does not depend on how kinematics are computed
 OUT_OF_REACH = 8  # every so manieth target is moved away by up to a metre
 NOT_KEPT = ("seconds",)  # fields that are other ones in every run
 
 
 class Drawn(NamedTuple):
-    """Targets: a line each, one for every link.
+    """Targets: a line each, one for every link."""
 
-    Attributes:
-        positions: Positions [m], some of them moved out of reach.
-        orientations: Quaternions xyzw.
-        starts: Other configurations.
-        joint_q: The configurations that the targets come from.
-    """
-
-    positions: Floats
-    orientations: Floats
-    starts: Floats
-    joint_q: Floats
+    positions: Floats  # positions [m], some of them moved out of reach
+    orientations: Floats  # quaternions xyzw
+    starts: Floats  # other configurations
+    joint_q: Floats  # the configurations that the targets come from
 
     def first(self, count: int) -> "Drawn":
         """Return the first lines."""
@@ -70,6 +64,39 @@ def solver_of(
     """Return a solver on the CPU, of the compiled engine with the threads asked for."""
     threads = None if engine == "staged" else budget.threads
     return ik_service.IKSolver(robot, targets, device="cpu", engine=engine, threads=threads, **arguments)
+
+
+def solved(
+    robot: ik_service.RobotModel,
+    targets: Sequence[Any],
+    budget: Budget,
+    engine: Any,
+    poses: Sequence[Floats | None] = (),
+    *,
+    options: Mapping[str, Any] | None = None,
+    setting: Mapping[str, Any] | None = None,
+    **asked: Any,
+) -> Parts:
+    """Solve with a new solver and return the columns of the result; the staged engine has few seeds.
+
+    Args:
+        robot: The robot.
+        targets: Targets of the solver.
+        budget: Threads.
+        engine: The engine.
+        poses: Positions and orientations of the targets; none for objectives alone.
+        options: Options of the solve.
+        setting: Further arguments of the solver.
+        **asked: Further arguments of the solve.
+    """
+    solver = solver_of(robot, targets, budget, engine, **(setting or {}))
+    chosen = (STAGED_OPTIONS if engine == "staged" else {}) | dict(options or {})
+    return of_result(solver.solve(*poses, options=chosen, **asked))
+
+
+def joined(**groups: Parts) -> Parts:
+    """Return the parts of several records, each with the name of its record in front."""
+    return {f"{group} {name}": value for group, parts in groups.items() for name, value in parts.items()}
 
 
 def of_result(result: ik_service.IKResult) -> Parts:

@@ -1,36 +1,28 @@
 """Set-ups of 15 robots without loops or collision: targets, options, a posture, objectives alone; both engines."""
 
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
 import ik_service
-from benchmarks.digests.answers import STAGED_OPTIONS, Drawn, drawn, of_result, solver_of
+from benchmarks.digests import answers
+from benchmarks.digests.answers import SOFT_WEIGHT, STAGED_OPTIONS, Drawn
 from benchmarks.digests.program import Budget, Parts, SetUps
-from benchmarks.problems.compared_robots import ALLEGRO_TIPS, ComparedRobot
+from benchmarks.problems.compared_robots import BUILTIN_ROBOTS, KINOVA, MANY_LIMBS, UR5, XARM7, ComparedRobot
 from objectives import IKObjectivePosition, IKObjectivePosture
 
-HANDS = ("left_grasp", "right_grasp", "left_sole", "right_sole", "head")
-TALOS = ("gripper_left_base_link", "gripper_right_base_link", "left_sole_link", "right_sole_link")
+FOREIGN_LIMBS = ("Allegro left", "Talos", "TIAGo", "Romeo")
 ROBOTS = (
-    ComparedRobot("panda", "panda", ("panda_hand",)),
-    ComparedRobot("ur5e", "ur5e", ("tool0",)),
-    ComparedRobot("iiwa14", "iiwa14", ("iiwa_link_ee",)),
-    ComparedRobot("dual_panda", "dual_panda", ("left_panda_hand", "right_panda_hand")),
+    *BUILTIN_ROBOTS.values(),
     ComparedRobot("panda_gripper", "panda_gripper", ("panda_leftfinger",)),
-    ComparedRobot("allegro", "allegro", ALLEGRO_TIPS),
-    ComparedRobot("humanoid", "humanoid", HANDS),
-    ComparedRobot("Kinova", "kinova_description/robots/kinova.urdf", ("j2s6s200_end_effector",)),
-    ComparedRobot("xArm7", "xarm_description/urdf/xarm7.urdf", ("link_eef",)),
-    ComparedRobot("UR5", "ur_description/urdf/ur5_robot.urdf", ("tool0",)),
+    KINOVA,
+    XARM7,
+    UR5,
     ComparedRobot("Baxter", "baxter_description/urdf/baxter.urdf", ("left_gripper", "right_gripper")),
-    ComparedRobot("Allegro left", "allegro_hand_description/urdf/allegro_left_hand.urdf", ALLEGRO_TIPS),
-    ComparedRobot("Talos", "talos_data/robots/talos_full_v2.urdf", TALOS),
-    ComparedRobot("TIAGo", "tiago_description/robots/tiago_dual.urdf", ("hand_left_palm_link", "hand_right_palm_link")),
-    ComparedRobot("Romeo", "romeo_description/urdf/romeo.urdf", ("l_gripper", "r_gripper")),
+    *(replace(one, name=name) for one, name in zip(MANY_LIMBS[2:], FOREIGN_LIMBS, strict=True)),
 )
 PROBLEMS = 100  # of one set-up; the plain one has four times as many
 STAGED_PROBLEMS = 20
-SOFT_WEIGHT = 0.03  # of a posture beside targets
 OPTIONS: dict[str, dict[str, Any]] = {
     "best_of cost": {"best_of": "cost", "seeds": 16},
     "best_of nearest": {"best_of": "nearest", "seeds": 16},
@@ -49,12 +41,12 @@ class Arm:
     @cached_property
     def given(self) -> Drawn:
         """All targets."""
-        return drawn(self._case.robot, self.links, 4 * self.budget.count(PROBLEMS))
+        return answers.drawn(self._case.robot, self.links, 4 * self.budget.count(PROBLEMS))
 
     @cached_property
     def solver(self) -> ik_service.IKSolver:
         """The solver of the targets."""
-        return solver_of(self._case.robot, self.links, self.budget)
+        return answers.solver_of(self._case.robot, self.links, self.budget)
 
     def solved(
         self,
@@ -67,10 +59,10 @@ class Arm:
     ) -> Parts:
         """Solve the first targets, or all, from no start or one that was drawn; with a solver of its own if told."""
         given = self.given if count is None else self.given.first(count)
-        solver = solver_of(self._case.robot, self.links, **setting) if setting else self.solver
+        solver = answers.solver_of(self._case.robot, self.links, **setting) if setting else self.solver
         starts = None if start is None else getattr(given, start)
         poses = given[: 1 + has_orientations]
-        return of_result(solver.solve(*poses, initial_joint_q=starts, options=options))
+        return answers.of_result(solver.solve(*poses, initial_joint_q=starts, options=options))
 
     def with_posture(self, count: int, engine: str) -> Parts:
         """Solve targets beside a posture."""
@@ -82,9 +74,9 @@ class Arm:
         """Solve a posture and a position that are objectives."""
         given, robot = self.given.first(count), self._case.robot
         position = IKObjectivePosition(self.links[0], given.positions[:, 0])
-        objectives = [IKObjectivePosture(robot.mid_joint_q), position]
-        solver = solver_of(robot, [], self.budget, engine, objectives=objectives)
-        return of_result(solver.solve(problem_count=count, initial_joint_q=given.starts, options={"seeds": 2}))
+        setting = {"objectives": [IKObjectivePosture(robot.mid_joint_q), position]}
+        asked = {"options": {"seeds": 2}, "problem_count": count, "initial_joint_q": given.starts}
+        return answers.solved(robot, [], self.budget, engine, setting=setting, **asked)
 
 
 def arms(budget: Budget) -> SetUps:

@@ -11,18 +11,8 @@ from typing import Any
 import numpy as np
 
 import ik_service
-from benchmarks.digests.answers import (
-    COUNTS,
-    DECIMALS,
-    ENGINES,
-    STAGED_OPTIONS,
-    Drawn,
-    Floats,
-    of_record,
-    of_result,
-    of_ticks,
-    solver_of,
-)
+from benchmarks.digests import answers
+from benchmarks.digests.answers import COUNTS, DECIMALS, ENGINES, SOFT_WEIGHT, Drawn, Floats, of_record, solver_of
 from benchmarks.digests.program import Budget, Parts, SetUps
 from benchmarks.problems.held_object import LEFT, NEAR, held_object
 from benchmarks.problems.mechanisms import MECHANISMS, Mechanism
@@ -37,30 +27,21 @@ TICKS, DT = 200, 2e-3  # [s]
 SPEED, ACCELERATION = 2.0, 20.0
 WAYPOINTS, PATH_DT = 24, 0.05
 SWEPT, STEP = 0.3, 0.1  # from the start on [rad or m]
-SOFT_WEIGHT = 0.03
 THOROUGH = ("four_bar", "welded arms")  # which have a posture and open constraints, too: each compiles
 BRIEF = ("limited pin", "cam")  # of which there are targets of both engines and ticks
 
 
 @dataclass(frozen=True)
 class Closed:
-    """A robot with constraints.
+    """A robot with constraints."""
 
-    Attributes:
-        name: Its name in set-ups.
-        make: Makes the robot.
-        target: The target of its solver.
-        draw: Draws configurations, closed ones but for those of arms and cams.
-        drive: A joint that drives it.
-        has_orientations: Whether the target takes orientations.
-    """
-
-    name: str
-    make: Callable[[], ik_service.RobotModel]
-    target: ik_service.Target
+    name: str  # its name in set-ups
+    make: Callable[[], ik_service.RobotModel]  # makes the robot
+    target: ik_service.Target  # the target of its solver
+    # draws configurations, closed ones but for those of arms and cams
     draw: Callable[[int, np.random.Generator], Floats]
-    drive: str
-    has_orientations: bool = False
+    drive: str  # a joint that drives it
+    has_orientations: bool = False  # whether the target takes orientations
 
     @cached_property
     def robot(self) -> ik_service.RobotModel:
@@ -165,29 +146,25 @@ def _solved(
     start: str | None = "starts",
     has_open: bool = False,
     has_posture: bool = False,
-    options: Any = None,
+    **asked: Any,
 ) -> Parts:
     """Solve targets from perturbed configurations, from closed ones, or from no start.
 
     The first constraint may be open in every second problem, and a posture may yield to the targets.
     """
     given = one.given(count)
-    soft = [IKObjectivePosture(one.robot.mid_joint_q, weight=SOFT_WEIGHT)] * has_posture
-    asked: dict[str, Any] = {"initial_joint_q": None if start is None else getattr(given, start)}
-    asked["options"] = STAGED_OPTIONS if engine == "staged" else options
+    setting = {"objectives": [IKObjectivePosture(one.robot.mid_joint_q, weight=SOFT_WEIGHT)] * has_posture}
+    asked["initial_joint_q"] = None if start is None else getattr(given, start)
     if has_open:
         asked["constraint_enabled"] = np.ones((count, len(one.robot.constraint_names)), bool)
         asked["constraint_enabled"][::2, 0] = False
-    solver = solver_of(one.robot, [one.target], budget, engine, objectives=soft)
-    return of_result(solver.solve(*one.poses(given), **asked))
+    return answers.solved(one.robot, [one.target], budget, engine, one.poses(given), setting=setting, **asked)
 
 
 def _closing(one: Closed, engine: str, count: int, budget: Budget) -> Parts:
     """Close loops from perturbed configurations, without targets."""
-    solver = solver_of(one.robot, [], budget, engine)
     starts = one.given(count).starts
-    options = STAGED_OPTIONS if engine == "staged" else None
-    return of_result(solver.solve(problem_count=count, initial_joint_q=starts, options=options))
+    return answers.solved(one.robot, [], budget, engine, problem_count=count, initial_joint_q=starts)
 
 
 def _linearised(one: Closed, count: int, budget: Budget) -> Parts:
@@ -218,7 +195,7 @@ def _ticks(one: Closed, budget: Budget, acceleration: float | None) -> Parts:
     controller = IKController(one.robot, [one.target], limits=ControlLimits(velocity=SPEED, acceleration=acceleration))
     controller.reset(one.joint_q(2, 3)[0])
     targets = np.concatenate(_way(one, budget.count(TICKS)), axis=2)
-    return of_ticks(controller, list(targets), DT)
+    return answers.of_ticks(controller, list(targets), DT)
 
 
 def constraint_kinematics(budget: Budget) -> SetUps:
@@ -269,8 +246,7 @@ def _motion(one: Closed, count: int) -> Parts:
     rows, joint_q, (velocity, acceleration) = one.robot.constraints, one.joint_q(count), _rates(one, count)
     moving = rows.velocity(joint_q, velocity)
     changing = rows.acceleration(joint_q, moving.joint_qd, acceleration)
-    parts = {f"velocity {name}": value for name, value in of_record(moving).items()}
-    return parts | {f"acceleration {name}": value for name, value in of_record(changing).items()}
+    return answers.joined(velocity=of_record(moving), acceleration=of_record(changing))
 
 
 def _partition(one: Closed, count: int) -> Parts:

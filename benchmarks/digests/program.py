@@ -25,15 +25,10 @@ Digests: TypeAlias = dict[str, dict[str, str]]
 
 @dataclass(frozen=True)
 class Budget:
-    """How much a run does.
+    """How much a run does."""
 
-    Attributes:
-        scale: Times as many problems and ticks.
-        threads: Threads of the compiled engine, on which no answer depends.
-    """
-
-    scale: float = 1.0
-    threads: int = 1
+    scale: float = 1.0  # times as many problems and ticks
+    threads: int = 1  # threads of the compiled engine, on which no answer depends
 
     def count(self, standard: int) -> int:
         """Return a number of problems or ticks, at least 1."""

@@ -10,37 +10,16 @@ from typing import Any
 import numpy as np
 
 import ik_service
-from benchmarks.digests.answers import (
-    COUNTS,
-    ENGINES,
-    STAGED_OPTIONS,
-    drawn,
-    of_record,
-    of_result,
-    solver_of,
-    way,
-)
-from benchmarks.digests.arms import ROBOTS
+import objectives as rows
+from benchmarks.digests import answers
+from benchmarks.digests.answers import COUNTS, ENGINES, SOFT_WEIGHT, drawn, of_record
+from benchmarks.digests.documents import HANDS
 from benchmarks.digests.program import Budget, Parts, SetUps
+from benchmarks.problems.compared_robots import XARM7
 from ik_service import SolverOptions, Target
 from ik_service.robots import RobotModel
-from objectives import (
-    IKObjective,
-    IKObjectiveAxisAlign,
-    IKObjectiveCenterOfMass,
-    IKObjectiveCoupling,
-    IKObjectiveDamping,
-    IKObjectiveJointCentering,
-    IKObjectiveJointLimit,
-    IKObjectiveLine,
-    IKObjectiveLookAt,
-    IKObjectiveManipulability,
-    IKObjectivePlane,
-    IKObjectivePosture,
-    IKObjectiveRelativePose,
-)
 
-HAND, ELBOW, HANDS = "panda_hand", "panda_link4", ["left_panda_hand", "right_panda_hand"]
+HAND, ELBOW, BOTH_HANDS = "panda_hand", "panda_link4", HANDS["dual_panda"]
 PANDA_LIMITS = {"panda_joint1": (-0.5, 1.0), "panda_joint4": (-2.5, -1.0)}
 LIMITS: dict[str, dict[str, Any]] = {
     "joint_limits": {"joint_limits": PANDA_LIMITS},
@@ -70,11 +49,9 @@ STARTS: dict[str, dict[str, Any]] = {
     "approximate": {"approximate": "nearest", "seeds": 8},
     "few iterations": {"max_iterations": 6, "seeds": 8},
 }
-WITH_MASSES = next(case for case in ROBOTS if case.name == "xArm7")
 WAYPOINTS, PATH_DT = 24, 0.1
-SOFT_WEIGHT = 0.03
 
-Objectives = Sequence[IKObjective]
+Objectives = Sequence[rows.IKObjective]
 
 
 @cache
@@ -86,20 +63,20 @@ def _objectives(robot: RobotModel) -> Mapping[str, Callable[[], Objectives]]:
     """Return what is put beside a target, by name."""
     reference, point = robot.mid_joint_q, (0.6, 0.2, 0.4)
     return {
-        "posture": lambda: [IKObjectivePosture(reference, weight=SOFT_WEIGHT)],
+        "posture": lambda: [rows.IKObjectivePosture(reference, weight=SOFT_WEIGHT)],
         "rows of joints": lambda: [
-            IKObjectiveJointCentering(SOFT_WEIGHT),
-            IKObjectiveDamping(reference, weight=SOFT_WEIGHT),
-            IKObjectiveJointLimit(),
-            IKObjectiveCoupling("panda_joint3", "panda_joint1", (0.1, 0.5), weight=SOFT_WEIGHT),
+            rows.IKObjectiveJointCentering(SOFT_WEIGHT),
+            rows.IKObjectiveDamping(reference, weight=SOFT_WEIGHT),
+            rows.IKObjectiveJointLimit(),
+            rows.IKObjectiveCoupling("panda_joint3", "panda_joint1", (0.1, 0.5), weight=SOFT_WEIGHT),
         ],
         "rows of frames": lambda: [
-            IKObjectiveLookAt(ELBOW, point, weight=SOFT_WEIGHT),
-            IKObjectiveAxisAlign(ELBOW, (0.0, 0.0, 1.0), (0.0, 1.0, 0.0), weight=SOFT_WEIGHT),
-            IKObjectivePlane(ELBOW, point, (0.0, 0.0, 1.0), weight=SOFT_WEIGHT),
-            IKObjectiveLine(ELBOW, point, (1.0, 0.0, 0.0), weight=SOFT_WEIGHT),
+            rows.IKObjectiveLookAt(ELBOW, point, weight=SOFT_WEIGHT),
+            rows.IKObjectiveAxisAlign(ELBOW, (0.0, 0.0, 1.0), (0.0, 1.0, 0.0), weight=SOFT_WEIGHT),
+            rows.IKObjectivePlane(ELBOW, point, (0.0, 0.0, 1.0), weight=SOFT_WEIGHT),
+            rows.IKObjectiveLine(ELBOW, point, (1.0, 0.0, 0.0), weight=SOFT_WEIGHT),
         ],
-        "manipulability": lambda: [IKObjectiveManipulability(HAND, weight=SOFT_WEIGHT)],
+        "manipulability": lambda: [rows.IKObjectiveManipulability(HAND, weight=SOFT_WEIGHT)],
     }
 
 
@@ -124,7 +101,7 @@ def requests(budget: Budget) -> SetUps:
         yield f"priorities, {engine}, both", partial(solved, [HAND], objectives=_both)
         yield f"priorities, {engine}, two arms", partial(_held_together, engine, budget)
         yield f"priorities, {engine}, centre of mass", partial(_balanced, engine, budget)
-    for robot, links in (("panda", [HAND]), ("dual_panda", HANDS)):
+    for robot, links in HANDS.items():
         yield f"paths, {robot}, from a start", partial(_followed, robot, links, budget, starts=True)
         yield f"paths, {robot}, from anywhere", partial(_followed, robot, links, budget, starts=False)
         yield f"derivatives, {robot}, targets", partial(_derived, robot, links, budget)
@@ -134,9 +111,9 @@ def requests(budget: Budget) -> SetUps:
 
 def _both() -> Objectives:
     """Return objectives of both priorities."""
-    first = IKObjectiveLookAt(ELBOW, (0.6, 0.2, 0.4), weight=SOFT_WEIGHT)
+    first = rows.IKObjectiveLookAt(ELBOW, (0.6, 0.2, 0.4), weight=SOFT_WEIGHT)
     first.priority = 0
-    return [first, IKObjectivePosture(_robot("panda").mid_joint_q, weight=SOFT_WEIGHT)]
+    return [first, rows.IKObjectivePosture(_robot("panda").mid_joint_q, weight=SOFT_WEIGHT)]
 
 
 def _solved(
@@ -145,7 +122,6 @@ def _solved(
     targets: Sequence[Target | str],
     *,
     setting: dict[str, Any] | None = None,
-    options: dict[str, Any] | None = None,
     objectives: Callable[[], Objectives] | None = None,
     priority: int | None = None,
     of_each: bool = False,
@@ -161,52 +137,48 @@ def _solved(
     if of_each:
         middle = np.linspace(-1.0, 1.0, count)
         asked["joint_limits"] = {"panda_joint1": (middle - 0.5, middle + 0.5)}
-    solver = solver_of(robot, targets, budget, engine, objectives=beside, **(setting or {}))
-    chosen = (STAGED_OPTIONS if engine == "staged" else {}) | (options or {})
-    orientations = np.roll(given.orientations, 1, axis=-1) if solver.wxyz else given.orientations
-    columns = [robot.coordinate_names.index(name) for name in solver.coordinate_names]
-    start = given.starts[:, columns]
-    return of_result(solver.solve(given.positions, orientations, initial_joint_q=start, options=chosen, **asked))
+    setting = {"objectives": beside} | (setting or {})
+    orientations = np.roll(given.orientations, 1, axis=-1) if setting.get("wxyz") else given.orientations
+    order = setting.get("joint_order", robot.coordinate_names)
+    start = given.starts[:, [robot.coordinate_names.index(name) for name in order]]
+    poses = given.positions, orientations
+    return answers.solved(robot, targets, budget, engine, poses, setting=setting, initial_joint_q=start, **asked)
 
 
 def _held_together(engine: str, budget: Budget) -> Parts:
     """Solve the target of a hand while the other hand keeps its place in the first one's frame, as an objective."""
-    robot, count = _robot("dual_panda"), budget.count(COUNTS[engine])
-    given = drawn(robot, HANDS, count)
-    held = IKObjectiveRelativePose(HANDS[1], HANDS[0], (0.0, 0.0, 0.3), (1.0, 0.0, 0.0, 0.0))
-    solver = solver_of(robot, HANDS[:1], budget, engine, objectives=[held])
-    options = STAGED_OPTIONS if engine == "staged" else None
-    return of_result(solver.solve(given.positions[:, :1], given.orientations[:, :1], options=options))
+    robot = _robot("dual_panda")
+    poses = [values[:, :1] for values in drawn(robot, BOTH_HANDS, budget.count(COUNTS[engine]))[:2]]
+    held = rows.IKObjectiveRelativePose(*BOTH_HANDS[::-1], (0.0, 0.0, 0.3), (1.0, 0.0, 0.0, 0.0))
+    return answers.solved(robot, BOTH_HANDS[:1], budget, engine, poses, setting={"objectives": [held]})
 
 
 def _balanced(engine: str, budget: Budget) -> Parts:
     """Solve targets of an arm whose links have masses, while their centre is drawn to a place."""
-    robot, links = WITH_MASSES.robot, list(WITH_MASSES.links)
+    robot, links = XARM7.robot, list(XARM7.links)
     given = drawn(robot, links, budget.count(COUNTS[engine]))
-    centre = IKObjectiveCenterOfMass((0.1, 0.0, 0.4), weight=SOFT_WEIGHT)
-    solver = solver_of(robot, links, budget, engine, objectives=[centre])
-    options = STAGED_OPTIONS if engine == "staged" else None
-    return of_result(solver.solve(given.positions, given.orientations, options=options))
+    centre = rows.IKObjectiveCenterOfMass((0.1, 0.0, 0.4), weight=SOFT_WEIGHT)
+    return answers.solved(robot, links, budget, engine, given[:2], setting={"objectives": [centre]})
 
 
 def _followed(name: str, links: list[str], budget: Budget, *, starts: bool) -> Parts:
     """Follow the straight way in the joints between two configurations."""
     robot = _robot(name)
-    *poses, start = way(robot, links, WAYPOINTS)
+    *poses, start = answers.way(robot, links, WAYPOINTS)
     given = {"start_joint_q": start if starts else None, "acceleration": 10.0}
-    return of_record(solver_of(robot, links, budget).follow(*poses, PATH_DT, **given))
+    return of_record(answers.solver_of(robot, links, budget).follow(*poses, PATH_DT, **given))
 
 
 def _derived(name: str, links: list[str], budget: Budget, *, by_data: bool = False, by_option: bool = False) -> Parts:
     """Derive answers by their targets, also as columns; beside a posture by tool frames, data and limits, too."""
     robot, more = _robot(name), {}
     targets: list[Any] = links
-    posture = IKObjectivePosture(robot.mid_joint_q, weight=SOFT_WEIGHT)
+    posture = rows.IKObjectivePosture(robot.mid_joint_q, weight=SOFT_WEIGHT)
     given = drawn(robot, links, budget.count(COUNTS["staged" if by_data else "compiled"]))
     if by_data:
         targets = [Target(link, offset=(0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0)) for link in links]
         more = {"data": [(posture, "joint_q_reference")], "limits": True}
-    solver = solver_of(robot, targets, budget, objectives=[posture] * by_data)
+    solver = answers.solver_of(robot, targets, budget, objectives=[posture] * by_data)
     options = {"sensitivity": "target"} if by_option else None
     result = solver.solve(given.positions, given.orientations, options=options)
-    return of_result(result) if by_option else of_record(solver.linearise(result, *given[:2], **more))
+    return answers.of_result(result) if by_option else of_record(solver.linearise(result, *given[:2], **more))

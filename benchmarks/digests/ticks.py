@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.digests.answers import DECIMALS, Floats, of_record, of_ticks
+from benchmarks.digests.answers import DECIMALS, SOFT_WEIGHT, Floats, of_record, of_ticks
 from benchmarks.digests.arms import ROBOTS
 from benchmarks.digests.program import Budget, Parts, SetUps
 from benchmarks.problems.arm_on_a_cart import WHEELS, arm_on_a_cart, bend, controller_of
@@ -21,7 +21,6 @@ FEWER_TICKS = 300  # of other set-ups
 DT = 1e-3  # [s]
 ACCELERATION = 10.0  # [rad/s^2]
 PATH_STEP = 2e-3  # [rad] between the configurations that a path of ticks goes through
-SOFT_WEIGHT = 0.03
 
 
 def ticks(budget: Budget) -> SetUps:

@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 import ik_service
-from benchmarks.gpu.contact import LINKS, Contact, circle, reachable
+from benchmarks.gpu.contact import Contact, circle, reachable
+from benchmarks.problems.compared_robots import LINKS
 from ik_service.control import ControlLimits, IKController
 
 COUNTS = 1, 7, 500, 5000  # of problems, in turns at random

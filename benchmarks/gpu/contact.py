@@ -10,39 +10,23 @@ import warp as wp
 from numpy.typing import NDArray
 
 import ik_service
-from benchmarks.problems.compared_robots import ALLEGRO_TIPS
+from benchmarks.problems.compared_robots import LINKS
 from benchmarks.problems.pose_problems import PoseProblems
 from benchmarks.report import Report
 from ik_service.solver.compiled import island_launches
 
-LINKS = {
-    "panda": ["panda_hand"],
-    "ur5e": ["tool0"],
-    "iiwa14": ["iiwa_link_ee"],
-    "dual_panda": ["left_panda_hand", "right_panda_hand"],
-    "allegro": list(ALLEGRO_TIPS),
-    "humanoid": ["left_grasp", "right_grasp", "left_sole", "right_sole", "head"],
-}
 SEED = 7
 
 
 @dataclass(frozen=True)
 class Contact:
-    """What all steps are given.
+    """What all steps are given."""
 
-    Attributes:
-        report: Where figures go.
-        device: The device.
-        count: Problems of each robot.
-        seconds: Time for the calls of each rate [s].
-        robots: Names of robots.
-    """
-
-    report: Report
+    report: Report  # where figures go
     device: wp.Device
-    count: int
-    seconds: float
-    robots: tuple[str, ...] = tuple(LINKS)
+    count: int  # problems of each robot
+    seconds: float  # time for the calls of each rate [s]
+    robots: tuple[str, ...] = tuple(LINKS)  # names of robots
 
     def solver(self, name: str, device: str | None = None) -> ik_service.IKSolver:
         """Return a solver of a built-in robot by the compiled engine, where it can hold the robot."""

@@ -8,9 +8,10 @@ import numpy as np
 
 import ik_service
 from benchmarks.collision.free_answers import TABLE, cluttered
-from benchmarks.gpu.contact import LINKS, SEED, Contact, in_float32
+from benchmarks.gpu.contact import SEED, Contact, in_float32
 from benchmarks.gpu.rates import wall_times
 from benchmarks.islands import mechanisms
+from benchmarks.problems.compared_robots import LINKS
 from benchmarks.problems.mechanisms import MECHANISMS, Mechanism
 from benchmarks.problems.pose_problems import PoseProblems
 from ik_service.robots import World

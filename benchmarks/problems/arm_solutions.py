@@ -47,15 +47,10 @@ def is_first(joint_q: Floats, valid: Flags) -> Flags:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Poses of a link in the world.
+    """Poses of a link in the world."""
 
-    Attributes:
-        positions: Positions [m], shape [poses, 3].
-        rotations: Rotation matrices, shape [poses, 3, 3].
-    """
-
-    positions: Floats
-    rotations: Floats
+    positions: Floats  # positions [m], shape [poses, 3]
+    rotations: Floats  # rotation matrices, shape [poses, 3, 3]
 
     @classmethod
     def of(cls, positions: Floats, orientations_xyzw: Floats) -> "Targets":
@@ -70,17 +65,11 @@ class Targets:
 
 @dataclass(frozen=True, eq=False)
 class LimitedArm:
-    """An arm and the limits of its joints.
+    """An arm and the limits of its joints."""
 
-    Attributes:
-        arm: Its axes at zero configuration.
-        lower: Lower limits [rad], shape [6]; -inf for none.
-        upper: Upper limits [rad], shape [6]; inf for none.
-    """
-
-    arm: Arm
-    lower: Floats
-    upper: Floats
+    arm: Arm  # its axes at zero configuration
+    lower: Floats  # lower limits [rad], shape [6]; -inf for none
+    upper: Floats  # upper limits [rad], shape [6]; inf for none
 
     @property
     def zero_rotation(self) -> Floats:

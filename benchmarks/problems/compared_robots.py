@@ -1,6 +1,6 @@
 """Robots that solvers are compared on: built-in ones, and ones that nobody here wrote, from example-robot-data."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -20,19 +20,12 @@ def installed(package: str, ending: str) -> Path:
 
 @dataclass(frozen=True)
 class ComparedRobot:
-    """A robot and the links that get targets.
+    """A robot and the links that get targets."""
 
-    Attributes:
-        name: Name in the tables.
-        file: Name of a built-in robot, or the end of a path in example-robot-data.
-        links: The links.
-        base: Where it is only a part of the file: the link that this part stands on.
-    """
-
-    name: str
-    file: str
+    name: str  # name in the tables
+    file: str  # name of a built-in robot, or the end of a path in example-robot-data
     links: tuple[str, ...]
-    base: str | None = None
+    base: str | None = None  # where it is only a part of the file: the link that this part stands on
 
     @property
     def path(self) -> Path:
@@ -52,19 +45,34 @@ class ComparedRobot:
         return PoseProblems.random(self.robot, list(self.links), count, random_seed)
 
 
-PANDA = ComparedRobot("panda", "panda", ("panda_hand",))
+ALLEGRO_TIPS = ("link_3.0_tip", "link_7.0_tip", "link_11.0_tip", "link_15.0_tip")
+LINKS = {
+    "panda": ["panda_hand"],
+    "ur5e": ["tool0"],
+    "iiwa14": ["iiwa_link_ee"],
+    "dual_panda": ["left_panda_hand", "right_panda_hand"],
+    "allegro": [*ALLEGRO_TIPS],
+    "humanoid": ["left_grasp", "right_grasp", "left_sole", "right_sole", "head"],
+}
+"""Built-in robots and the links that get targets."""
+BUILTIN_ROBOTS = {name: ComparedRobot(name, name, tuple(links)) for name, links in LINKS.items()}
+PANDA = BUILTIN_ROBOTS["panda"]
+KINOVA = ComparedRobot("Kinova", "kinova_description/robots/kinova.urdf", ("j2s6s200_end_effector",))
+UR5 = ComparedRobot("UR5", "ur_description/urdf/ur5_robot.urdf", ("tool0",))
+XARM7 = ComparedRobot("xArm7", "xarm_description/urdf/xarm7.urdf", ("link_eef",))
+Z1 = ComparedRobot("Z1", "z1_description/urdf/z1.urdf", ("link06",))
 ARMS = (
     PANDA,
-    ComparedRobot("ur5e", "ur5e", ("tool0",)),
-    ComparedRobot("iiwa14", "iiwa14", ("iiwa_link_ee",)),
-    ComparedRobot("Kinova j2s6s200", "kinova_description/robots/kinova.urdf", ("j2s6s200_end_effector",)),
-    ComparedRobot("xArm7", "xarm_description/urdf/xarm7.urdf", ("link_eef",)),
+    BUILTIN_ROBOTS["ur5e"],
+    BUILTIN_ROBOTS["iiwa14"],
+    replace(KINOVA, name="Kinova j2s6s200"),
+    XARM7,
 )
 MORE_ARMS = (
     ComparedRobot("UR3, joints limited", "ur_description/urdf/ur3_joint_limited_robot.urdf", ("tool0",)),
     ComparedRobot("UR5, joints limited", "ur_description/urdf/ur5_joint_limited_robot.urdf", ("tool0",)),
     ComparedRobot("UR10, joints limited", "ur_description/urdf/ur10_joint_limited_robot.urdf", ("tool0",)),
-    ComparedRobot("Z1", "z1_description/urdf/z1.urdf", ("link06",)),
+    Z1,
     ComparedRobot("SO-100", "so_arm_description/urdf/so100.urdf", ("gripper",)),
     ComparedRobot("Talos, left arm", "talos_data/robots/talos_left_arm.urdf", ("gripper_left_base_link",)),
     ComparedRobot("Romeo, left arm", "romeo_description/urdf/romeo.urdf", ("l_wrist",), "torso"),
@@ -79,15 +87,10 @@ MORE_ARMS = (
     ComparedRobot("Centauro, one arm", "centauro_description/urdf/centauro.urdf", ("arm1_8",), "torso_2"),
     ComparedRobot("G1, left arm", "g1_description/urdf/g1_29dof_rev_1_0.urdf", ("left_rubber_hand",), "torso_link"),
 )
-WHOLE_BODY = ComparedRobot(
-    "humanoid with a free base, 2 hands, 2 feet and head",
-    "humanoid",
-    ("left_grasp", "right_grasp", "left_sole", "right_sole", "head"),
-)
-ALLEGRO_TIPS = ("link_3.0_tip", "link_7.0_tip", "link_11.0_tip", "link_15.0_tip")
+WHOLE_BODY = replace(BUILTIN_ROBOTS["humanoid"], name="humanoid with a free base, 2 hands, 2 feet and head")
 MANY_LIMBS = (
-    ComparedRobot("dual_panda, 2 hands", "dual_panda", ("left_panda_hand", "right_panda_hand")),
-    ComparedRobot("allegro, 4 fingertips", "allegro", ALLEGRO_TIPS),
+    replace(BUILTIN_ROBOTS["dual_panda"], name="dual_panda, 2 hands"),
+    replace(BUILTIN_ROBOTS["allegro"], name="allegro, 4 fingertips"),
     ComparedRobot("Allegro left, 4 fingertips", "allegro_hand_description/urdf/allegro_left_hand.urdf", ALLEGRO_TIPS),
     ComparedRobot(
         "Talos, 2 hands and 2 feet",

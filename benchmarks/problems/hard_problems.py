@@ -22,17 +22,11 @@ FAR = (0.2, 1.0)
 
 @dataclass(frozen=True)
 class HardArm:
-    """An arm whose first axes meet in one point, the shoulder.
+    """An arm whose first axes meet in one point, the shoulder."""
 
-    Attributes:
-        case: The robot and its link.
-        shoulder: A link whose origin is that point.
-        random_seed: Of everything that is drawn.
-    """
-
-    case: ComparedRobot
-    shoulder: str
-    random_seed: int = 1
+    case: ComparedRobot  # the robot and its link
+    shoulder: str  # A link whose origin is that point
+    random_seed: int = 1  # of everything that is drawn
 
     def at_limits(self, count: int) -> tuple[PoseProblems, Float64Array]:
         """Return the poses of configurations with joints at their limits, and how many joints are."""

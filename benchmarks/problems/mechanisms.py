@@ -190,21 +190,13 @@ def _stewarts(count: int, rng: np.random.Generator) -> Floats:
 
 @dataclass(frozen=True)
 class Mechanism:
-    """A built-in robot that closes loops.
-
-    Attributes:
-        name: Its name.
-        link: Its end effector.
-        axes: Weights of the rows of a target that its loops leave free.
-        drives: Joints that have motors: the others follow from them.
-        draw: Draws at most so many configurations in which its loops are closed and limits kept, in the order of its
-            coordinates.
-    """
+    """A built-in robot that closes loops."""
 
     name: str
-    link: str
-    axes: tuple[float, ...]
-    drives: tuple[str, ...]
+    link: str  # its end effector
+    axes: tuple[float, ...]  # weights of the rows of a target that its loops leave free
+    drives: tuple[str, ...]  # joints that have motors: the others follow from them
+    # draws at most so many configurations, with loops closed and within limits, in the order of its coordinates
     draw: Callable[[int, np.random.Generator], Floats]
 
     def configurations(self, count: int, rng: np.random.Generator) -> Floats:

@@ -15,19 +15,12 @@ SOLVED = TOLERANCES[1]  # 1 mm and 0.01 rad: what counts as solved where nothing
 
 @dataclass(frozen=True)
 class PoseProblems:
-    """Pose targets of links, a line each.
-
-    Attributes:
-        robot: The robot.
-        links: The links.
-        positions: In the world frame [m], shape [n, links, 3].
-        orientations_xyzw: In the world frame, shape [n, links, 4].
-    """
+    """Pose targets of links, a line each."""
 
     robot: RobotModel
     links: Sequence[str]
-    positions: NDArray[np.float64]
-    orientations_xyzw: NDArray[np.float64]
+    positions: NDArray[np.float64]  # in the world frame [m], shape [n, links, 3]
+    orientations_xyzw: NDArray[np.float64]  # in the world frame, shape [n, links, 4]
 
     @classmethod
     def of(cls, robot: RobotModel, links: Sequence[str], joint_q: NDArray[np.float64]) -> "PoseProblems":

@@ -89,19 +89,12 @@ def _text(values: tuple[float, ...]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class SixJoints:
-    """A robot whose link is moved by six joints.
+    """A robot whose link is moved by six joints."""
 
-    Attributes:
-        name: Name in the tables.
-        robot: The robot.
-        link: The link with targets.
-        kind: Class of the arm.
-    """
-
-    name: str
+    name: str  # name in the tables
     robot: RobotModel
-    link: str
-    kind: str
+    link: str  # the link with targets
+    kind: str  # class of the arm
 
     @cached_property
     def limited(self) -> LimitedArm:

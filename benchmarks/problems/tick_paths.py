@@ -17,19 +17,12 @@ Float64Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class TickPath:
-    """A path.
+    """A path."""
 
-    Attributes:
-        joint_q: Where the robot starts, [7].
-        poses: Target of every tick, position [m] and quaternion xyzw, [ticks, 7].
-        feasible: Whether it can be followed within all limits.
-        held: Joints to be locked, so that none is left over to go round a singularity with.
-    """
-
-    joint_q: Float64Array
-    poses: Float64Array
-    feasible: bool
-    held: tuple[str, ...] = ()
+    joint_q: Float64Array  # where the robot starts, [7]
+    poses: Float64Array  # target of every tick, position [m] and quaternion xyzw, [ticks, 7]
+    feasible: bool  # whether it can be followed within all limits
+    held: tuple[str, ...] = ()  # joints to be locked, so that none is left over to go round a singularity with
 
     def robot(self, panda: RobotModel) -> RobotModel:
         """Return the robot that follows the path."""

@@ -35,17 +35,11 @@ ROUNDS, BOUND = 3, 1.7
 
 @dataclass(frozen=True)
 class Run:
-    """A job that was run.
+    """A job that was run."""
 
-    Attributes:
-        report: What became of it.
-        first_s: Time until its first part was there [s].
-        rate: Problems per second once as many parts were there as it had workers.
-    """
-
-    report: BulkReport
-    first_s: float
-    rate: float
+    report: BulkReport  # what became of it
+    first_s: float  # time until its first part was there [s]
+    rate: float  # problems per second once as many parts were there as it had workers
 
 
 def show(report: Report, *, slices: int) -> None:

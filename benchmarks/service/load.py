@@ -36,53 +36,33 @@ class LoadError(IKError):
 
 @dataclass(frozen=True, kw_only=True)
 class LoadPlan:
-    """What to ask of a service, how often, and for how long.
+    """What to ask of a service, how often, and for how long."""
 
-    Attributes:
-        url: Where it listens, such as "http://127.0.0.1:8000".
-        robot: Name of a built-in robot that it serves.
-        link: Link that is to reach the targets.
-        problems: Problems in each request.
-        rate_hz: Requests per second; None sends the next request as soon as a connection has its answer.
-        clients: Connections.
-        duration_s: How long to measure [s].
-        warm_up_s: How long to send before that [s].
-        random_seed: Of targets and arrivals.
-        options: Options of the solve, as they stand in a request.
-        api_key: Key to send, if any.
-    """
-
-    url: str
-    robot: str = "panda"
-    link: str = "panda_hand"
-    problems: int = 1
+    url: str  # where it listens, such as "http://127.0.0.1:8000"
+    robot: str = "panda"  # name of a built-in robot that it serves
+    link: str = "panda_hand"  # link that is to reach the targets
+    problems: int = 1  # problems in each request
+    # requests per second; None sends the next request as soon as a connection has its answer
     rate_hz: float | None = None
     clients: int = 64
-    duration_s: float = 10.0
-    warm_up_s: float = 2.0
-    random_seed: int = 0
-    options: Mapping[str, object] = field(default_factory=dict)
-    api_key: str | None = None
+    duration_s: float = 10.0  # how long to measure [s]
+    warm_up_s: float = 2.0  # how long to send before that [s]
+    random_seed: int = 0  # of targets and arrivals
+    options: Mapping[str, object] = field(default_factory=dict)  # options of the solve, as they stand in a request
+    api_key: str | None = None  # key to send, if any
 
 
 @dataclass
 class LoadReport:
-    """How a service bore a load.
+    """How a service bore a load."""
 
-    Attributes:
-        seconds: Time measured [s].
-        sent: Requests that were due in that time.
-        statuses: Answers by HTTP status; 0 stands for a connection that was closed.
-        latency_ms: Latencies of answers with status 200 [ms].
-        inside_ms: How long their requests were in the service, as it says [ms].
-        problems_per_launch: Mean size of the service's batches meanwhile; None where it does not tell.
-    """
-
-    seconds: float = 0.0
-    sent: int = 0
+    seconds: float = 0.0  # time measured [s]
+    sent: int = 0  # requests that were due in that time
+    # answers by HTTP status; 0 stands for a connection that was closed
     statuses: Counter[int] = field(default_factory=Counter)
-    latency_ms: list[float] = field(default_factory=list)
-    inside_ms: list[float] = field(default_factory=list)
+    latency_ms: list[float] = field(default_factory=list)  # latencies of answers with status 200 [ms]
+    inside_ms: list[float] = field(default_factory=list)  # how long their requests were in the service, as it says [ms]
+    # mean size of the service's batches meanwhile; None where it does not tell
     problems_per_launch: float | None = None
 
     @property
