@@ -10,9 +10,7 @@ after thread: that tries this script and tells nothing of a card. The exit code 
 import importlib
 import importlib.util
 import json
-import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -29,13 +27,13 @@ import warp as wp
 
 import ik_service
 from benchmarks.gpu import company, loops_and_contacts, rates
-from benchmarks.gpu.contact import Contact, circle, reachable
+from benchmarks.gpu.contact import Contact, circle, panda_controller, reachable
 from benchmarks.problems.compared_robots import LINKS, PANDA
 from benchmarks.problems.pose_problems import SOLVED, PoseProblems
 from benchmarks.report import Report
 from benchmarks.run import benchmark
+from benchmarks.service.service_process import service
 from ik_service.cli.pose_problems import pose_errors
-from ik_service.control import ControlLimits, IKController
 from ik_service.solver.compiled import island_launches, thread_kernel, waves
 
 TOLERANCES = SOLVED  # the solver's own
@@ -143,9 +141,8 @@ def _show_ticks(contact: Contact) -> None:
     report, commands, times = contact.report, [], np.zeros(0)
     robot = ik_service.load_robot("panda", collision="ignore")
     report.section("Ticks", f"A Panda's hand on a circle of 0.1 m, {TICKS} ticks of {DT * 1e3:g} ms, one robot.")
-    for device in ("cpu", str(contact.device)):
-        controller = IKController(robot, LINKS["panda"], limits=ControlLimits(acceleration=10.0), device=device)
-        controller.reset(robot.mid_joint_q)
+    for device in (wp.get_device("cpu"), contact.device):
+        controller = panda_controller(robot, device)
         took, found = [], []
         for pose in circle(robot, TICKS):
             began = time.perf_counter()
@@ -162,14 +159,13 @@ def _show_ticks(contact: Contact) -> None:
 def _show_rates(contact: Contact) -> None:
     batches = [batch for batch in rates.BATCHES if batch <= 5 * contact.count]
     problems = PANDA.problems(max(batches), random_seed=0)
-    given = contact.report, contact.device, problems
-    per_batch = rates.show_batches(*given, batches, contact.seconds)
+    per_batch = rates.show_batches(contact, problems, batches)
     _show_on_device(contact, batches)
-    rates.show_latency(*given, contact.seconds)
-    rates.show_arithmetic(*given, contact.seconds)
-    rates.show_pyroki(contact.report, problems, per_batch)
-    rates.show_newton(*given, per_batch)
-    rates.show_gradients(*given, contact.seconds)
+    rates.show_latency(contact, problems)
+    rates.show_arithmetic(contact, problems)
+    rates.show_pyroki(contact, problems, per_batch)
+    rates.show_newton(contact, problems, per_batch)
+    rates.show_gradients(contact, problems)
 
 
 def _show_robots(contact: Contact) -> None:
@@ -184,10 +180,9 @@ def _show_robots(contact: Contact) -> None:
         for count in (1, 1000, contact.count):
             problems = reachable(solver.robot, LINKS[name], count)
             solve = partial(solver.solve, *problems.given)
-            median = float(np.median(rates.wall_times(contact.device, solve, contact.seconds)))
-            result = solve()
-            cells = f"{1e6 * median:.0f}", f"{count / median:,.0f}", f"{result.success.mean():.2%}"
-            report.row(name, solver.engine, count, *cells, false_successes(problems, result))
+            cells, result = contact.rate(solve, count), solve()
+            success = f"{result.success.mean():.2%}"
+            report.row(name, solver.engine, count, *cells, success, false_successes(problems, result))
 
 
 def _show_launches(contact: Contact) -> None:
@@ -213,8 +208,7 @@ def _show_launches(contact: Contact) -> None:
                 out = on_device.solve(*given)
                 with wp.ScopedCapture(device=contact.device) as capture:
                     on_device.solve(*given, out=out)
-                times = rates.wall_times(contact.device, partial(wp.capture_launch, capture.graph), contact.seconds)
-                cells.append(f"{1e6 * float(np.median(times)):.0f}")
+                cells.append(contact.rate(partial(wp.capture_launch, capture.graph), size)[0])
                 answers += out["joint_q"].numpy().tobytes()
         first = first or answers
         report.row(rounds, threads, *cells, "the same" if answers == first else "others")
@@ -229,39 +223,28 @@ def _show_on_device(contact: Contact, batches: list[int]) -> None:
     for batch in batches:
         given = _on(contact.device, reachable(solver.robot, LINKS["panda"], batch))
         call = partial(on_device.solve, *given, out=on_device.solve(*given))
-        times = rates.wall_times(contact.device, call, contact.seconds)
+        times = contact.wall_times(call)
         median = float(np.median(times))
         contact.report.row(batch, len(times), f"{1e6 * median:.1f}", f"{batch / median:,.0f}")
 
 
 def _show_service(contact: Contact) -> None:
     contact.report.section("The service", "`ik-service serve` on the device: 100 Panda targets by JSON.")
-    command = [sys.executable, "-c", "from ik_service.cli import main; main()", "serve", "--port", "0"]
-    command += ["--device", str(contact.device), "--log-format", "json", "--robots", "panda"]
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
-    try:
-        assert server.stderr is not None
-        line = next((line for line in server.stderr if "Ready at " in line), "")
-        url = line.split("Ready at ")[1].split(",")[0]
-        solver = ik_service.IKSolver(ik_service.load_robot("panda"), LINKS["panda"], device=str(contact.device))
+    device = str(contact.device)
+    with service(None, {"device": device, "robots": "panda"}) as running:
+        solver = ik_service.IKSolver(ik_service.load_robot("panda"), LINKS["panda"], device=device)
         problems = reachable(solver.robot, LINKS["panda"], 100)
-        target = {"link": "panda_hand", "positions": problems.positions[:, 0].tolist()}
-        target["orientations_xyzw"] = problems.orientations_xyzw[:, 0].tolist()
-        request = urllib.request.Request(
-            f"{url}/v1/robots/panda/solve",
-            json.dumps({"targets": [target]}).encode(),
-            {"Content-Type": "application/json"},
-        )
+        positions, orientations = (values[:, 0].tolist() for values in problems.given)
+        target = {"link": "panda_hand", "positions": positions, "orientations_xyzw": orientations}
+        body, kind = json.dumps({"targets": [target]}).encode(), {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{running.url}/v1/robots/panda/solve", body, kind)
         with urllib.request.urlopen(request, timeout=SERVICE_S) as reply:
             answer = json.loads(reply.read())
         result = solver.solve(*problems.given)
         same = np.array(answer["joint_q"], np.float32).tobytes() == result.joint_q.tobytes()
         contact.report.claim("bytes of Python over HTTP", "the same" if same else "others", "the same", same)
         where = answer["resolved"]["device"]
-        contact.report.claim("device of the service", where, str(contact.device), where == str(contact.device))
-    finally:
-        server.send_signal(signal.SIGTERM)
-        server.communicate(timeout=SERVICE_S)
+        contact.report.claim("device of the service", where, device, where == device)
 
 
 def _show_sanitizers(contact: Contact) -> None:

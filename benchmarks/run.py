@@ -12,7 +12,9 @@ A program is a module of a folder: `python -m benchmarks.FOLDER.NAME [--full] [-
 import argparse
 import gc
 import inspect
+import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -87,6 +89,21 @@ def in_turns(calls: Mapping[Any, Callable[[], Any]], rounds: int) -> dict[Any, l
         for name, call in calls.items():
             found[name].append(call())
     return found
+
+
+def fresh(program: str, *arguments: str, cache: str, timeout_s: float | None = None) -> Any:
+    """Run a program in a process of its own, and return what its last line says in JSON.
+
+    Args:
+        program: Its text.
+        *arguments: Words of its command line.
+        cache: Folder of compiled kernels, the only ones that it finds.
+        timeout_s: Time that it may take.
+    """
+    environment = os.environ | {"WARP_CACHE_PATH": cache}
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=timeout_s)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def pin(core: int) -> None:

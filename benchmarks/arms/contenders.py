@@ -91,20 +91,21 @@ def affordable(case: ComparedRobot, problems: PoseProblems, seconds: float) -> P
     return problems.first(int(np.clip(1e6 * seconds / times.median, PROBE, len(problems))))
 
 
+def newton_problems(case: ComparedRobot, problems: PoseProblems) -> dict[str, Any]:
+    """Return what newton.ik is given for one link."""
+    return {
+        "urdf": case.path.read_text(encoding="utf-8"),
+        "link": case.links[0],
+        "positions": problems.positions[:, 0].astype(np.float32),
+        "orientations_xyzw": problems.orientations_xyzw[:, 0].astype(np.float32),
+        "seeds": NEWTON_SEEDS,
+        "iterations": NEWTON_ITERATIONS,
+    }
+
+
 def solve_with_newton(case: ComparedRobot, problems: PoseProblems, repeats: int) -> Answers:
     """Return the answers of newton.ik for one link; its limits are soft."""
-    saved = run_peer(
-        "newton",
-        (NEWTON,),
-        "newton_ik.py",
-        urdf=case.path.read_text(encoding="utf-8"),
-        link=case.links[0],
-        positions=problems.positions[:, 0].astype(np.float32),
-        orientations_xyzw=problems.orientations_xyzw[:, 0].astype(np.float32),
-        seeds=NEWTON_SEEDS,
-        iterations=NEWTON_ITERATIONS,
-        repeats=repeats,
-    )
+    saved = run_peer("newton", (NEWTON,), "newton_ik.py", **newton_problems(case, problems), repeats=repeats)
     return Answers(f"newton.ik {NEWTON.split('=')[-1]}", saved["joint_q"], Times(1e6 * saved["times"] / len(problems)))
 
 

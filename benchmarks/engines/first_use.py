@@ -3,27 +3,23 @@
 python -m benchmarks.engines.first_use [--repeats 5] [--write]
 """
 
-import json
 import os
-import subprocess
-import sys
 import tempfile
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.problems.compared_robots import LINKS
 from benchmarks.report import Report
-from benchmarks.run import benchmark
+from benchmarks.run import benchmark, fresh
 from ik_service.compiler import cpu_target
 
 CASES = {
-    "panda": ["panda_hand"],
-    "ur5e": ["tool0"],
-    "dual_panda": ["left_panda_hand", "right_panda_hand"],
+    **{name: LINKS[name] for name in ("panda", "ur5e", "dual_panda")},
     "humanoid": ["left_sole", "right_sole", "left_grasp", "right_grasp", "head_camera"],
 }
-OTHER = ("iiwa14", "read", ["iiwa_link_ee"])
+OTHER = ("iiwa14", "read", LINKS["iiwa14"])
 CHECKS = {"off": "ignore", "checked": "read"}
 FRESH = """
 import json, sys, time
@@ -43,10 +39,7 @@ print(json.dumps([time.perf_counter() - wall, time.process_time() - cpu, bool(re
 
 def first_use(name: str, collision: str, links: list[str], cache: str) -> list[float]:
     """Return wall and CPU seconds of a first use in a fresh process."""
-    environment = os.environ | {"WARP_CACHE_PATH": cache}
-    command = [sys.executable, "-c", FRESH, name, collision, *links]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    *seconds, solved = json.loads(done.stdout.splitlines()[-1])
+    *seconds, solved = fresh(FRESH, name, collision, *links, cache=cache)
     assert solved
     return seconds
 

@@ -3,16 +3,12 @@
 python -m benchmarks.engines.ten_calls [--write]
 """
 
-import json
-import os
 import re
-import subprocess
-import sys
 import tempfile
 
 from benchmarks.problems.compared_robots import FOREIGN, installed
 from benchmarks.report import Report
-from benchmarks.run import benchmark
+from benchmarks.run import benchmark, fresh
 from ik_service.compiler import cpu_target
 
 TIAGO = "tiago_description/robots/tiago_dual.urdf"
@@ -62,14 +58,6 @@ print(json.dumps(compiled))
 """
 
 
-def compilations(robot: str, links: list[str], call: str, cache: str) -> list[tuple[str, float]]:
-    """Return the modules that a call in a fresh process compiles, with the CPU seconds of each."""
-    command = [sys.executable, "-c", FRESH, robot, call, *links]
-    environment = os.environ | {"WARP_CACHE_PATH": cache}
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    return [(name, seconds) for name, seconds in json.loads(done.stdout.splitlines()[-1])]
-
-
 def short_name(module: str) -> str:
     """Return the name of a module without what tells robots apart."""
     name = module.replace("ik_service_", "").rpartition("__locals__")[2]
@@ -84,7 +72,7 @@ def show(report: Report) -> None:
         total = []
         with tempfile.TemporaryDirectory() as cache:
             for label, call in CALLS.items():
-                found = compilations(robot, links, call, cache)
+                found = fresh(FRESH, robot, call, *links, cache=cache)  # modules with CPU seconds
                 total += found
                 which = ", ".join(f"{short_name(name)} {seconds:.2f}" for name, seconds in found)
                 report.row(label, len(found), f"{sum(seconds for _, seconds in found):.2f}", which)

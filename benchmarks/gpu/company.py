@@ -1,8 +1,5 @@
 """A GPU that several threads use at once, deadlines, and a first use with an empty cache of kernels."""
 
-import os
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -12,21 +9,22 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 import ik_service
-from benchmarks.gpu.contact import Contact, circle, reachable
+from benchmarks.gpu.contact import Contact, circle, panda_controller, reachable
 from benchmarks.problems.compared_robots import LINKS
-from ik_service.control import ControlLimits, IKController
+from benchmarks.run import fresh
 
 COUNTS = 1, 7, 500, 5000  # of problems, in turns at random
 THREADS = 1, 2, 3
 TICKS, DT = 300, 1e-3  # of a circle
 FIRST_USE_S = 120.0
 FIRST_USE = """
-import sys, time
+import json, os, sys, time
+os.environ["IK_SERVICE_SHIPPED_KERNELS"] = ""
 began = time.perf_counter()
 import numpy as np, ik_service
 solver = ik_service.IKSolver(ik_service.load_robot("panda"), ["panda_hand"], device=sys.argv[1])
 result = solver.solve(np.array([[0.4, 0.1, 0.5]]), np.array([[1.0, 0.0, 0.0, 0.0]]))
-print(result.success.all(), time.perf_counter() - began)
+print(json.dumps([bool(result.success.all()), time.perf_counter() - began]))
 """
 
 
@@ -40,7 +38,7 @@ def show_company(contact: Contact) -> None:
     )
     robot = ik_service.load_robot("panda", collision="ignore")
     given = reachable(robot, LINKS["panda"], max(COUNTS))
-    alone = make(contact).solve(*given.given).joint_q
+    alone = contact.solver("panda").solve(*given.given).joint_q
     commands, found = ticks(robot, contact), list[str]()
     done, ends = {"ticks": 0, 0: 0, 1: 0}, time.monotonic() + seconds
 
@@ -51,7 +49,7 @@ def show_company(contact: Contact) -> None:
             done["ticks"] += TICKS
 
     def solve(place: int) -> None:
-        rng, solver = np.random.default_rng(place), make(contact)
+        rng, solver = np.random.default_rng(place), contact.solver("panda")
         while time.monotonic() < ends:
             count = int(rng.choice(COUNTS))
             if solver.solve(*given.first(count).given).joint_q.tobytes() != alone[:count].tobytes():
@@ -105,17 +103,9 @@ def show_deadline(contact: Contact) -> None:
     report.claim("bytes of the next solve", "the same" if same else "others", "the same", same)
 
 
-def make(contact: Contact) -> ik_service.IKSolver:
-    """Return a solver of a Panda on the device."""
-    robot = ik_service.load_robot("panda", collision="ignore")
-    return ik_service.IKSolver(robot, LINKS["panda"], device=str(contact.device))
-
-
 def ticks(robot: ik_service.RobotModel, contact: Contact) -> bytes:
     """Return the commands of a circle."""
-    limits = ControlLimits(acceleration=10.0)
-    controller = IKController(robot, LINKS["panda"], limits=limits, device=str(contact.device))
-    controller.reset(robot.mid_joint_q)
+    controller = panda_controller(robot, contact.device)
     return np.concatenate([controller.step(pose, dt=DT).joint_q.copy() for pose in circle(robot, TICKS)]).tobytes()
 
 
@@ -130,7 +120,7 @@ def show_threads(contact: Contact) -> None:
     )
     given = reachable(ik_service.load_robot("panda", collision="ignore"), LINKS["panda"], count).given
     for number in THREADS:
-        solvers = [make(contact) for _ in range(number)]
+        solvers = [contact.solver("panda") for _ in range(number)]
         for solver in solvers:
             solver.warmup(*given)
 
@@ -151,13 +141,5 @@ def show_first_use(contact: Contact) -> None:
     explanation = "The package imported, a robot loaded and a target solved, with no compiled kernels."
     contact.report.section("A first use", explanation)
     with tempfile.TemporaryDirectory() as folder:
-        process = subprocess.run(
-            [sys.executable, "-c", FIRST_USE, str(contact.device)],
-            env={**os.environ, "WARP_CACHE_PATH": folder, "IK_SERVICE_SHIPPED_KERNELS": ""},
-            capture_output=True,
-            text=True,
-            timeout=FIRST_USE_S,
-            check=True,
-        )
-    solved, seconds = process.stdout.split()[-2:]
-    contact.report.claim("solved", f"{solved}, in {float(seconds):.1f} s", "True", solved == "True")
+        solved, seconds = fresh(FIRST_USE, str(contact.device), cache=folder, timeout_s=FIRST_USE_S)
+    contact.report.claim("solved", f"{solved}, in {seconds:.1f} s", "True", solved)

@@ -9,7 +9,6 @@ import numpy as np
 import ik_service
 from benchmarks.collision.free_answers import TABLE, cluttered
 from benchmarks.gpu.contact import SEED, Contact, in_float32
-from benchmarks.gpu.rates import wall_times
 from benchmarks.islands import mechanisms
 from benchmarks.problems.compared_robots import LINKS
 from benchmarks.problems.mechanisms import MECHANISMS, Mechanism
@@ -30,10 +29,9 @@ def solved(contact: Contact, name: str, robot: Any, targets: Any, *given: Any, *
     """Return the answers of a device, and the cells of a row: time, success, same seeds."""
     solve = partial(contact.make(robot, targets).solve, *given, **world)
     result, beside = solve(), contact.make(robot, targets, "cpu").solve(*given, **world)
-    median = float(np.median(wall_times(contact.device, solve, contact.seconds)))
     same = (result.islands.seed_index == beside.islands.seed_index).all(axis=1).mean()
     shares = [f"{share:.2%}" for share in (beside.success.mean(), result.success.mean(), same)]
-    return result, [name, f"{1e6 * median:.0f}", f"{len(result.success) / median:,.0f}", *shares]
+    return result, [name, *contact.rate(solve, len(result.success)), *shares]
 
 
 def show_loops(contact: Contact, cases: tuple[Mechanism, ...] = MECHANISMS) -> None:

@@ -6,20 +6,17 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import warp as wp
-from numpy.typing import NDArray
 
 import ik_service
+from benchmarks.arms.contenders import NEWTON_SEEDS, newton_problems
+from benchmarks.gpu.contact import CALLS_MIN, Contact
 from benchmarks.gpu.pyroki_beam import KEPT, MORE_STEPS, SEEDS, STEPS, PyrokiBeam
-from benchmarks.peers.environments import NEWTON_ITERATIONS, SLACK
+from benchmarks.peers.environments import NEWTON_ITERATIONS, SLACK, run_script
 from benchmarks.problems.compared_robots import PANDA
 from benchmarks.problems.pose_problems import SOLVED, PoseProblems
 from benchmarks.report import Report
@@ -30,11 +27,8 @@ from ik_service.solver.recording import PartLaunches
 
 BATCHES = [1, 100, 1000, 10_000, 100_000]
 LATENCY_MAX = 500.0  # [us], asked of the median
-WARM_UP = 3  # calls: launches, a recording, and its first replay
-CALLS_MIN = 5
 PYROKI_BATCHES, PYROKI_SLACK = (1, 100, 1000), 1e-3  # [rad]; its limits are soft
-NEWTON_SEEDS, NEWTON_S = 16, 240.0
-NEWTON_SCRIPT = Path(__file__).parents[1] / "peers" / "newton_ik.py"
+NEWTON_S = 240.0
 GRADIENT_BATCHES, COMPARED = (1, 1000, 10_000, 100_000), 1000
 SHARE = 0.95  # of those compared; near singular poses gradients are large, and change as much
 SAME = 1e-3  # of the largest entry of a gradient: answers in float32 differ by rounding between devices
@@ -51,29 +45,15 @@ def describe(device: wp.Device) -> str:
     return f"{device.name}, sm_{device.arch}, {device.sm_count} multiprocessors"
 
 
-def make(device: wp.Device, **options: object) -> ik_service.IKSolver:
+def make(contact: Contact, **options: object) -> ik_service.IKSolver:
     """Return a solver for the Panda."""
     chosen = ik_service.SolverOptions(**options)
-    return ik_service.IKSolver(PANDA.robot, list(PANDA.links), device=str(device), engine="compiled", options=chosen)
+    return contact.make(PANDA.robot, list(PANDA.links), engine="compiled", options=chosen)
 
 
-def wall_times(device: wp.Device, run: Callable[[], object], seconds: float) -> NDArray[np.float64]:
-    """Wall time of each run [s], after a few to warm up, for so long and at least a few times."""
-    times: list[float] = []
-    for k in range(WARM_UP + CALLS_MIN + 100_000):
-        start = time.perf_counter()
-        run()
-        wp.synchronize_device(device)
-        times.append(time.perf_counter() - start)
-        if k >= WARM_UP + CALLS_MIN and sum(times[WARM_UP:]) > seconds:
-            break
-    return np.array(times[WARM_UP:])
-
-
-def show_batches(
-    report: Report, device: wp.Device, problems: PoseProblems, batches: list[int], seconds: float
-) -> dict[int, float]:
+def show_batches(contact: Contact, problems: PoseProblems, batches: list[int]) -> dict[int, float]:
     """Report time and success of every batch size; return the targets per second of the public call."""
+    report = contact.report
     report.section(
         "Batches",
         "Panda, random reachable targets, default options, wall time, median of the calls. 'Public call': NumPy arrays "
@@ -83,17 +63,16 @@ def show_batches(
     )
     rates, wrong, count = {}, 0, 0
     for batch in batches:
-        solver, few = make(device), problems.first(batch)
-        calls = wall_times(device, partial(solver.solve, *few.given), seconds)
+        solver, few = make(contact), problems.first(batch)
+        calls = contact.wall_times(partial(solver.solve, *few.given))
         result = solver.solve(*few.given)
-        replays = wall_times(device, partial(wp.capture_launch, _recorded(solver)), seconds)
+        own = contact.rate(partial(wp.capture_launch, _recorded(solver)), batch, decimals=1)
         shares = [f"{few.met(result.joint_q, tolerance).mean():.2%}" for tolerance in TOLERANCES]
         wrong += int((result.success != few.met(result.joint_q, SOLVED)).sum())
         count += batch
-        median, own = float(np.median(calls)), float(np.median(replays))
+        median = float(np.median(calls))
         rates[batch] = batch / median
-        cells = f"{1e6 * median:.1f}", f"{rates[batch]:,.0f}", f"{1e6 * own:.1f}", f"{batch / own:,.0f}"
-        report.row(batch, len(calls), *cells, *shares)
+        report.row(batch, len(calls), f"{1e6 * median:.1f}", f"{rates[batch]:,.0f}", *own, *shares)
     report.claim("`success` differs from the judge's", f"{wrong} of {count}", "none", wrong == 0 < count)
     return rates
 
@@ -107,11 +86,12 @@ def _recorded(solver: ik_service.IKSolver) -> wp.Graph:
     return graph
 
 
-def show_latency(report: Report, device: wp.Device, problems: PoseProblems, seconds: float) -> None:
+def show_latency(contact: Contact, problems: PoseProblems) -> None:
     """Report how long one target takes."""
+    report = contact.report
     report.section("One target", "Panda, another target in every public call, wall time, µs.", "calls", "p50", "p99")
-    solver, place = make(device), iter(range(10**9))
-    times = 1e6 * wall_times(device, lambda: solver.solve(*problems[[next(place) % len(problems)]].given), seconds)
+    solver, place = make(contact), iter(range(10**9))
+    times = 1e6 * contact.wall_times(lambda: solver.solve(*problems[[next(place) % len(problems)]].given))
     report.row(len(times), *(f"{np.percentile(times, share):.1f}" for share in (50, 99)))
     median = float(np.median(times))
     report.claim("median latency of one target", f"{median:.1f} µs", f"{LATENCY_MAX:g} µs", median < LATENCY_MAX)
@@ -147,15 +127,16 @@ class _Kept(ThreadLaunches):
         return self.parts[-1]
 
 
-def show_arithmetic(report: Report, device: wp.Device, problems: PoseProblems, seconds: float) -> None:
+def show_arithmetic(contact: Contact, problems: PoseProblems) -> None:
     """Report how much of what the device can compute the kernel of the island uses."""
-    solver = make(device, seeds=1, best_of="cost")  # every attempt runs to its own end, also when it runs again
+    report, device = contact.report, contact.device
+    solver = make(contact, seeds=1, best_of="cost")  # every attempt runs to its own end, also when it runs again
     engine: Any = solver._core.engine
     engine.kernels.launches = kept = _Kept()
     result = solver.solve(*problems.given)
     with wp.ScopedCapture(device=device) as capture:
         kept.parts[0].run(len(problems))
-    median = float(np.median(wall_times(device, lambda: wp.capture_launch(capture.graph), seconds)))
+    median = float(np.median(contact.wall_times(lambda: wp.capture_launch(capture.graph))))
     found = operations(kept.kernels[0].source)
     each, evaluations = sum(found.values()), int((result.iterations + 1).sum())
     report.section(
@@ -193,8 +174,9 @@ def _peer_row(report: Report, who: str, few: PoseProblems, answers: tuple[Any, A
     report.row(who, batch, *cells, f"{ours * median / batch:.1f}")
 
 
-def show_pyroki(report: Report, problems: PoseProblems, ours: dict[int, float]) -> None:
+def show_pyroki(contact: Contact, problems: PoseProblems, ours: dict[int, float]) -> None:
     """Report PyRoki on the same targets, where it is installed."""
+    report = contact.report
     report.section(
         "PyRoki",
         f"The same targets: {SEEDS} seeds x {STEPS} steps, the best {KEPT} x {MORE_STEPS} more, as PyRoki's own "
@@ -212,8 +194,9 @@ def show_pyroki(report: Report, problems: PoseProblems, ours: dict[int, float]) 
         _peer_row(report, beam.who, few, answers, PYROKI_SLACK, ours[batch])
 
 
-def show_newton(report: Report, device: wp.Device, problems: PoseProblems, ours: dict[int, float]) -> None:
+def show_newton(contact: Contact, problems: PoseProblems, ours: dict[int, float]) -> None:
     """Report newton.ik beside our targets per second, where it is installed beside ours."""
+    report = contact.report
     report.section(
         "newton.ik",
         f"The same targets: {NEWTON_SEEDS} seeds, {NEWTON_ITERATIONS} iterations, with which it did best on CPUs; "
@@ -226,28 +209,15 @@ def show_newton(report: Report, device: wp.Device, problems: PoseProblems, ours:
     report.table(*PEER_HEADS)
     for batch, rate in ours.items():
         few = problems.first(batch)
-        with tempfile.TemporaryDirectory() as folder:
-            inputs, answers = Path(folder, "inputs.npz"), Path(folder, "answers.npz")
-            np.savez(
-                inputs,
-                urdf=PANDA.path.read_text(encoding="utf-8"),
-                link=PANDA.links[0],
-                positions=few.positions[:, 0].astype(np.float32),
-                orientations_xyzw=few.orientations_xyzw[:, 0].astype(np.float32),
-                seeds=NEWTON_SEEDS,
-                iterations=NEWTON_ITERATIONS,
-                repeats=CALLS_MIN,
-                device=str(device),
-            )
-            subprocess.run([sys.executable, NEWTON_SCRIPT, inputs, answers], check=True, timeout=NEWTON_S)
-            with np.load(answers) as saved:
-                who, given = f"newton.ik {saved['version']}", (saved["joint_q"], saved["times"])
-        _peer_row(report, who, few, given, SLACK, rate)
+        asked = newton_problems(PANDA, few) | {"repeats": CALLS_MIN, "device": str(contact.device)}
+        saved = run_script(sys.executable, "newton_ik.py", timeout_s=NEWTON_S, **asked)
+        _peer_row(report, f"newton.ik {saved['version']}", few, (saved["joint_q"], saved["times"]), SLACK, rate)
 
 
 # ---------------------------------------------------------------------- gradients
-def show_gradients(report: Report, device: wp.Device, problems: PoseProblems, seconds: float) -> None:
+def show_gradients(contact: Contact, problems: PoseProblems) -> None:
     """Report how long a solve with its backward pass takes, and whether the gradient is that of the CPU."""
+    report, device = contact.report, contact.device
     report.section(
         "Gradients",
         "Panda, float64 tensors of PyTorch on the device: a solve, and a solve with the gradient of the squared "
@@ -280,7 +250,7 @@ def show_gradients(report: Report, device: wp.Device, problems: PoseProblems, se
     for batch in GRADIENT_BATCHES:
         given = tensors(batch, names[1])
         runs = partial(plain, given), partial(gradient, names[1], given)
-        medians = [float(np.median(wall_times(device, run, seconds))) for run in runs]
+        medians = [float(np.median(contact.wall_times(run))) for run in runs]
         share = float(gradient(names[1], given)[2].float().mean())
         cells = [f"{1e6 * median:.0f}" for median in medians]
         report.row(batch, *cells, f"{batch / medians[1]:,.0f}", f"{share:.2%}")

@@ -24,40 +24,31 @@ class PeerMissingError(Exception):
 
 
 def run_peer(name: str, requirements: tuple[str, ...], script: str, **given: object) -> dict[str, NDArray[np.float64]]:
-    """Run a script in an environment of its own.
-
-    Args:
-        name: Of the environment.
-        requirements: What is installed into it.
-        script: File of this folder.
-        **given: Arrays for it.
-
-    Returns:
-        The arrays that it answers with.
+    """Run a script of this folder in an environment of its own with arrays, and return the arrays of its answer.
 
     Raises:
         PeerMissingError: The peer cannot be installed here, or the script fails.
     """
-    python = environment(name, *requirements)
+    try:
+        return run_script(environment(name, *requirements), script, **given)
+    except subprocess.CalledProcessError as error:
+        raise PeerMissingError(f"{name} does not run here (exit status {error.returncode})") from error
+
+
+def run_script(
+    python: Path | str, script: str, *, timeout_s: float | None = None, **given: object
+) -> dict[str, NDArray[np.float64]]:
+    """Run a script of this folder by a Python with arrays, and return the arrays that it answers with."""
     with tempfile.TemporaryDirectory() as folder:
         inputs, answers = Path(folder, "inputs.npz"), Path(folder, "answers.npz")
         np.savez(inputs, **given)
-        try:
-            subprocess.run([python, HERE / script, inputs, answers], check=True)
-        except subprocess.CalledProcessError as error:
-            raise PeerMissingError(f"{name} does not run here (exit status {error.returncode})") from error
+        subprocess.run([python, HERE / script, inputs, answers], check=True, timeout=timeout_s)
         with np.load(answers) as saved:
             return dict(saved)
 
 
 def draw(script: str, plots: list[Path], **given: object) -> None:
-    """Draw plots with Matplotlib.
-
-    Args:
-        script: File of this folder.
-        plots: Files to write.
-        **given: Arrays for it.
-    """
+    """Draw plots of arrays with Matplotlib, by a script of this folder."""
     python = environment("matplotlib", MATPLOTLIB)
     with tempfile.TemporaryDirectory() as folder:
         inputs = Path(folder, "inputs.npz")
@@ -66,12 +57,7 @@ def draw(script: str, plots: list[Path], **given: object) -> None:
 
 
 def environment(name: str, *requirements: str, interpreter: str = sys.executable) -> Path:
-    """Return the Python of a peer's environment.
-
-    Args:
-        name: Of the environment.
-        *requirements: What is installed into it.
-        interpreter: The Python that it is made with.
+    """Return the Python of an environment that has such packages, made by an interpreter.
 
     Raises:
         PeerMissingError: It cannot be made here.

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -30,11 +29,6 @@ STARTS = 3  # of a cluster: Ray gives a node 30 s to start, and nobody can give 
 LATE_NODE = "The current node timed out during startup"  # what it says then
 PORTS = range(21000, 32000)  # below those that Linux hands out by itself
 CORES = 4  # as far as Ray knows: two replicas, and what a test runs beside them
-HAPROXY = {
-    "RAY_SERVE_ENABLE_HA_PROXY": "1",
-    "RAY_SERVE_HAPROXY_RETRY_ON": "conn-failure empty-response",
-    "RAY_SERVE_HAPROXY_TIMEOUT_SERVER_S": "75",
-}
 
 
 def free_port() -> int:
@@ -54,13 +48,12 @@ class RayCluster:
 
     Attributes:
         url: Where it answers.
-        address: Of the cluster, for `ray.init`.
     """
 
     def __init__(self, folder: Path, replicas: int, variables: Mapping[str, str]) -> None:
         self._folder, self._count = folder, replicas
         port = free_port()
-        self.url, self.address = f"http://127.0.0.1:{port}", ""
+        self.url = f"http://127.0.0.1:{port}"
         configuration = yaml.safe_load(CONFIGURATION.read_text())
         configuration["http_options"] |= {"host": "127.0.0.1", "port": port}
         (deployment,) = configuration["applications"][0]["deployments"]
@@ -73,10 +66,6 @@ class RayCluster:
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "ik_service.integrations.proxy_layer.layers",
             "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",  # a busy machine may need more than the usual 5
-            "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(folder / "haproxy" / "haproxy.cfg"),
-            "RAY_SERVE_HAPROXY_SOCKET_PATH": str(folder / "haproxy" / "admin"),
-            "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(folder / "haproxy"),
-            "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(folder / "haproxy" / "state"),
             "IK_SERVICE_API_KEYS": f"lab:{KEY}",
             "IK_SERVICE_LOG_FORMAT": "json",
         }
@@ -89,14 +78,7 @@ class RayCluster:
         )
 
     def wait_until_ready(self) -> None:
-        """Wait until all replicas have solved and the proxy knows one.
-
-        Raises:
-            LateNodeError: Ray has given up on a node that was not up in time.
-            RuntimeError: The cluster is not ready after all.
-        """
-        assert self._process.stdout is not None
-        self.address = self._process.stdout.readline().decode().strip()
+        """Wait until all replicas have solved and the proxy knows one."""
         deadline = time.monotonic() + START_S
         while len(self.ready_replicas()) < self._count or not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -110,7 +92,7 @@ class RayCluster:
         family = descendants(self._process.pid)
         self._process.kill()
         for pid, began in family.items():
-            if began_at(pid) == began:  # no other process has its number by now
+            if parent_and_begin(pid)[1] == began:  # no other process has its number by now
                 os.kill(pid, signal.SIGKILL)
         self._process.communicate()  # ends when none of them has its output open
         self._log.close()
@@ -130,12 +112,7 @@ class RayCluster:
         return "".join(path.read_text() for path in logs)
 
     def answerers(self, prefix: str, count: int) -> dict[str, int]:
-        """Which replica has answered each request whose id begins so.
-
-        Args:
-            prefix: What their ids begin with.
-            count: How many there are; waits for their lines, for a replica writes them when the answer has left.
-        """
+        """Which replica has answered each of so many requests whose ids begin so; waits for the lines of their logs."""
         end = time.monotonic() + ANSWER_S
         while True:
             found = {}
@@ -146,86 +123,55 @@ class RayCluster:
                 return found
             time.sleep(0.1)
 
-    def memory_mib(self) -> float:
-        """Memory of all its processes, what they share counted once [MiB]."""
-        return sum(memory_mib(pid) for pid in (self._process.pid, *descendants(self._process.pid)))
-
     def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self.url}/health/ready", timeout=ANSWER_S) as answer:
-                return bool(answer.status == 200)
-        except (urllib.error.URLError, OSError):
-            return False
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.url}/health/ready", timeout=ANSWER_S):
+            return True  # an answer of another status is an error
+        return False
 
 
 @contextmanager
-def ray_cluster(replicas: int, variables: Mapping[str, str] | None = None) -> Iterator[RayCluster]:
-    """Run the service on a cluster, ready, and end it afterwards.
+def ray_cluster(replicas: int, variables: Mapping[str, str]) -> Iterator[RayCluster]:
+    """Run replicas of the service on a cluster with further variables of its environment, and end it afterwards.
 
-    Args:
-        replicas: How many there are.
-        variables: Of the environment of the cluster, besides those that it has always.
+    On a machine so busy that a node is late, the cluster is started again.
     """
     with ExitStack() as stack:
-        cluster = _started(stack, replicas, variables or {}, STARTS)
+        for starts_left in reversed(range(STARTS)):
+            made = tempfile.TemporaryDirectory(prefix="ik", ignore_cleanup_errors=True)  # short: it holds sockets
+            cluster = RayCluster(Path(stack.enter_context(made)), replicas, variables)
+            stack.callback(cluster.end)
+            try:
+                cluster.wait_until_ready()
+                break
+            except LateNodeError:
+                if not starts_left:
+                    raise
+                stack.close()
         yield cluster
-
-
-def _started(stack: ExitStack, replicas: int, variables: Mapping[str, str], starts: int) -> RayCluster:
-    """Start a cluster that ends with the stack; on a machine so busy that a node is late, once more."""
-    with ExitStack() as own:
-        made = tempfile.TemporaryDirectory(prefix="ik", ignore_cleanup_errors=True)  # short: it holds sockets
-        cluster = RayCluster(Path(own.enter_context(made)), replicas, variables)
-        own.callback(cluster.end)
-        try:
-            cluster.wait_until_ready()
-        except LateNodeError:
-            if starts == 1:
-                raise
-        else:
-            stack.push(own.pop_all())
-            return cluster
-    return _started(stack, replicas, variables, starts - 1)
 
 
 def descendants(root: int) -> dict[int, int]:
     """Process ids of all that a process has started and that live, and when they began, in ticks of the kernel."""
-    parents, began = {}, {}
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (path / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents[int(path.name)], began[int(path.name)] = int(fields[1]), int(fields[19])
+    seen = {int(path.name): parent_and_begin(int(path.name)) for path in Path("/proc").glob("[0-9]*")}
     found, waiting = {}, [root]
     while waiting:
         parent = waiting.pop()
-        children = [pid for pid, above in parents.items() if above == parent]
-        found |= {pid: began[pid] for pid in children}
+        children = {pid: begin for pid, (above, begin) in seen.items() if above == parent}
+        found |= children
         waiting += children
     return found
 
 
-def began_at(pid: int) -> int | None:
-    """When a process began, in ticks of the kernel; None where there is none."""
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-    except OSError:
-        return None
+def parent_and_begin(pid: int) -> tuple[int, int]:
+    """Parent of a process, and when it began, in ticks of the kernel; -1 for both where there is none."""
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[1]), int(fields[19])
+    return -1, -1
 
 
 def title(pid: int) -> str:
     """What a process calls itself; nothing where there is none."""
-    try:
+    with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def memory_mib(pid: int) -> float:
-    """Memory of a process, its share of what it shares [MiB]; 0 where there is none."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0.0
-    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0) / 1024
+    return ""

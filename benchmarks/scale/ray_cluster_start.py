@@ -17,5 +17,4 @@ ray.init(
     log_to_driver=False,
     _temp_dir=FOLDER,
 )
-print(ray.get_runtime_context().gcs_address, flush=True)
 cli(["run", CONFIGURATION])

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
-START_S = 120.0
+START_S = 300.0
 SERVER_CORE, CLIENT_CORE = 0, 1
 
 
@@ -51,19 +51,15 @@ class ServiceProcess:
 
 @contextmanager
 def service(core: int | None, settings: Mapping[str, object] | None = None) -> Iterator[ServiceProcess]:
-    """Run the service on one core, ready, and end it afterwards.
-
-    Args:
-        core: Its core; None leaves it all of them.
-        settings: Settings that differ from the defaults, without their prefix.
-    """
+    """Run the service on one core, or on all, ready, with settings by their names, and end it afterwards."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    given = {f"IK_SERVICE_{name.upper()}": str(value) for name, value in (settings or {}).items()}
+    chosen = {"device": "cpu", **(settings or {})}
+    given = {f"IK_SERVICE_{name.upper()}": str(value) for name, value in chosen.items()}
     command = [sys.executable, "-c", "from ik_service.cli import main; main()", "serve"]
     process = subprocess.Popen(
-        [*command, "--port", str(port), "--device", "cpu"],
+        [*command, "--port", str(port)],
         env={**os.environ, **given},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -75,10 +71,9 @@ def service(core: int | None, settings: Mapping[str, object] | None = None) -> I
         running.wait_until_ready()
         yield running
     finally:
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
