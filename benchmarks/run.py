@@ -92,14 +92,7 @@ def in_turns(calls: Mapping[Any, Callable[[], Any]], rounds: int) -> dict[Any, l
 
 
 def fresh(program: str, *arguments: str, cache: str, timeout_s: float | None = None) -> Any:
-    """Run a program in a process of its own, and return what its last line says in JSON.
-
-    Args:
-        program: Its text.
-        *arguments: Words of its command line.
-        cache: Folder of compiled kernels, the only ones that it finds.
-        timeout_s: Time that it may take.
-    """
+    """Run a text in a process of its own with a cache of kernels, and return what its last line says in JSON."""
     environment = os.environ | {"WARP_CACHE_PATH": cache}
     command = [sys.executable, "-c", program, *arguments]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=timeout_s)

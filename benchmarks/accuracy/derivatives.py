@@ -126,7 +126,6 @@ def show(report: Report) -> None:
 
 
 def _milliseconds(problems: Problems, count: int) -> float:
-    """CPU time of a linearisation per answer [ms]."""
     turns = problems.orientations_xyzw
     targets = problems.positions[:count], None if turns is None else turns[:count]
     result = problems.solver.solve(*targets)

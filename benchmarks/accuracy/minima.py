@@ -32,15 +32,9 @@ ROTATION_LENGTH = 0.4  # metres of a target that cost as much as a radian
 def differences(
     values: Callable[[int, Any], Array], axes: Sequence[int], apart: float | NDArray[np.float64] = APART
 ) -> Array:
-    """Give derivatives by differences of fourth order.
+    """Give derivatives of values by axes, shape [..., axes], by differences of fourth order.
 
-    Args:
-        values: What is derived [..], by the axis and by how far along it.
-        axes: The axes.
-        apart: Unit of the steps; one for each line of the values, or for all.
-
-    Returns:
-        Shape [..., axes].
+    Values [...] are given by the axis and by how far along it; steps have one unit for all, or one for each line.
     """
     each = [sum(w * values(axis, s * apart) for s, w in zip(STEPS, SHARES, strict=True)) for axis in axes]
     found = np.stack(each, axis=-1)
@@ -64,13 +58,10 @@ class Minima:
     posture_weight: float = 1.0  # that of the posture. Beside targets that are met only their ratio counts
 
     def at(self, positions: Array, orientations_xyzw: Array | None, start: Array, free: NDArray[np.bool_]) -> Array:
-        """Give the minima, NaN where there is none near the start.
+        """Give the minima near to starts, shape [n, joint_coord_count], NaN where there is none.
 
-        Args:
-            positions: Of the targets [m], shape [n, targets, 3].
-            orientations_xyzw: Alike, with 4; None leaves them free.
-            start: Configurations near to them, shape [n, joint_coord_count].
-            free: DOFs that may move, shape [n, joint_dof_count].
+        Targets have the shapes [n, targets, 3] (in m) and [n, targets, 4], where None leaves orientations free; `free`
+        are the DOFs that may move, shape [n, joint_dof_count].
         """
         joint_q = np.array(start, np.float64)
         for own in np.unique(free, axis=0):
@@ -93,12 +84,8 @@ class Minima:
     ) -> Array:
         """Give how the coordinates of minima follow the targets, shape [n, joint_coord_count, targets, 6].
 
-        Args:
-            positions: Of the targets [m], shape [n, targets, 3].
-            orientations_xyzw: Alike, with 4; None leaves them free.
-            joint_q: The minima, shape [n, joint_coord_count].
-            free: DOFs that may move, shape [n, joint_dof_count]; None for all.
-            apart: By how much targets are moved [m or rad], shape [n]; None for `APART`.
+        Targets, configurations and free DOFs (None for all) are those of `at`; targets are moved by `apart` [m or rad],
+        shape [n], None for `APART`.
         """
         n, axes = len(joint_q), range(3 if orientations_xyzw is None else 6)
         free = np.ones((n, self.robot.joint_dof_count), dtype=bool) if free is None else free

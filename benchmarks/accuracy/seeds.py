@@ -46,12 +46,7 @@ class Timed:
 
 
 def at_limits(case: ComparedRobot, *, up_to_half: bool) -> PoseProblems:
-    """Return the poses of configurations in which joints stand at their limits.
-
-    Args:
-        case: The robot and its links.
-        up_to_half: Whether one to half of the joints that have limits do, else each with probability LIMIT_SHARE.
-    """
+    """Return the poses of configurations with each joint at a limit by LIMIT_SHARE, or one to half of the joints."""
     robot, rng = case.robot, np.random.default_rng(SEED)
     joint_q = robot.random_joint_q(rng, AT_LIMITS)
     dofs = robot.active_dof[robot.dof_coordinate[robot.active_dof] >= 0]

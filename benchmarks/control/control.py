@@ -112,7 +112,6 @@ def _show_parts(report: Report, robot: RobotModel, path: TickPath, ticks: int) -
 
 
 def _parts(robot: RobotModel, path: TickPath, kind: Any, robots: int, ticks: int) -> dict[str, float]:
-    """Medians of the parts of a tick [µs]."""
     targets = targets_of(path, robots, ticks)
     controller: Any = make_controller(robot, path, kind, robots=robots)
     caller, launches = controller._caller, controller._launches

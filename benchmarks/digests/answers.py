@@ -77,17 +77,9 @@ def solved(
     setting: Mapping[str, Any] | None = None,
     **asked: Any,
 ) -> Parts:
-    """Solve with a new solver and return the columns of the result; the staged engine has few seeds.
+    """Return the columns of a solve of poses with its options by a new solver with its setting.
 
-    Args:
-        robot: The robot.
-        targets: Targets of the solver.
-        budget: Threads.
-        engine: The engine.
-        poses: Positions and orientations of the targets; none for objectives alone.
-        options: Options of the solve.
-        setting: Further arguments of the solver.
-        **asked: Further arguments of the solve.
+    The staged engine has few seeds.
     """
     solver = solver_of(robot, targets, budget, engine, **(setting or {}))
     chosen = (STAGED_OPTIONS if engine == "staged" else {}) | dict(options or {})

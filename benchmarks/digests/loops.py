@@ -168,7 +168,6 @@ def _closing(one: Closed, engine: str, count: int, budget: Budget) -> Parts:
 
 
 def _linearised(one: Closed, count: int, budget: Budget) -> Parts:
-    """Derive answers by their targets and limits."""
     given, solver = one.given(count), solver_of(one.robot, [one.target], budget)
     result = solver.solve(*one.poses(given), initial_joint_q=given.starts)
     return of_record(solver.linearise(result, *one.poses(given), limits=True))
@@ -183,7 +182,6 @@ def _way(one: Closed, count: int) -> tuple[Floats, Floats]:
 
 
 def _followed(one: Closed, budget: Budget) -> Parts:
-    """Follow a straight way from a configuration on."""
     positions, orientations = _way(one, WAYPOINTS)
     solver, start = solver_of(one.robot, [one.target], budget), one.joint_q(2, 3)[0]
     turns = orientations if one.has_orientations else None
@@ -191,7 +189,6 @@ def _followed(one: Closed, budget: Budget) -> Parts:
 
 
 def _ticks(one: Closed, budget: Budget, acceleration: float | None) -> Parts:
-    """Go along a straight way tick by tick."""
     controller = IKController(one.robot, [one.target], limits=ControlLimits(velocity=SPEED, acceleration=acceleration))
     controller.reset(one.joint_q(2, 3)[0])
     targets = np.concatenate(_way(one, budget.count(TICKS)), axis=2)
@@ -220,7 +217,6 @@ def _rates(one: Closed, count: int) -> tuple[Floats, Floats]:
 
 
 def _rows(one: Closed, count: int) -> Parts:
-    """Give errors, residuals and their derivatives in both packings."""
     rows, joint_q, (velocity, acceleration) = one.robot.constraints, one.given(count).starts, _rates(one, count)
     return {
         "with_closing_joints": rows.with_closing_joints(joint_q),
@@ -242,7 +238,6 @@ def _closed(one: Closed, count: int, solutions: int) -> Parts:
 
 
 def _motion(one: Closed, count: int) -> Parts:
-    """Give feasible velocities, and accelerations at them."""
     rows, joint_q, (velocity, acceleration) = one.robot.constraints, one.joint_q(count), _rates(one, count)
     moving = rows.velocity(joint_q, velocity)
     changing = rows.acceleration(joint_q, moving.joint_qd, acceleration)
@@ -250,7 +245,6 @@ def _motion(one: Closed, count: int) -> Parts:
 
 
 def _partition(one: Closed, count: int) -> Parts:
-    """Divide the DOFs into those that drive it and those that follow."""
     return of_record(one.robot.constraints.partition(one.joint_q(count)))
 
 

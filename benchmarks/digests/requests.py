@@ -110,7 +110,6 @@ def requests(budget: Budget) -> SetUps:
 
 
 def _both() -> Objectives:
-    """Return objectives of both priorities."""
     first = rows.IKObjectiveLookAt(ELBOW, (0.6, 0.2, 0.4), weight=SOFT_WEIGHT)
     first.priority = 0
     return [first, rows.IKObjectivePosture(_robot("panda").mid_joint_q, weight=SOFT_WEIGHT)]
@@ -162,7 +161,6 @@ def _balanced(engine: str, budget: Budget) -> Parts:
 
 
 def _followed(name: str, links: list[str], budget: Budget, *, starts: bool) -> Parts:
-    """Follow the straight way in the joints between two configurations."""
     robot = _robot(name)
     *poses, start = answers.way(robot, links, WAYPOINTS)
     given = {"start_joint_q": start if starts else None, "acceleration": 10.0}

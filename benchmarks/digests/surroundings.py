@@ -111,7 +111,6 @@ def _checked(name: str, budget: Budget) -> Parts:
 
 
 def _followed(name: str, budget: Budget) -> Parts:
-    """Follow a way in a world, with an attached object."""
     *poses, start = answers.way(_robot(name), HANDS[name], WAYPOINTS)
     solver = answers.solver_of(_robot(name), HANDS[name], budget)
     around = {"world": _world("cell"), "attached": _carried(name)}

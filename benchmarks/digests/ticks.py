@@ -76,7 +76,6 @@ def _controller(case: ComparedRobot, settings: dict[str, Any]) -> IKController:
 
 
 def _along(case: ComparedRobot, count: int, settings: dict[str, Any]) -> Parts:
-    """Go along a straight line between two configurations."""
     targets, start = _way(case, count)
     controller = _controller(case, settings)
     controller.reset(start)
@@ -105,20 +104,17 @@ def _measured(count: int) -> Parts:
 
 
 def _followed(count: int) -> Parts:
-    """Go along a path, a tick for every waypoint."""
     targets, start = _way(PANDA, count)
     controller = _controller(PANDA, {})
     return of_record(controller.follow(targets[..., :3], targets[..., 3:], DT, start_joint_q=start))
 
 
 def _linearised() -> Parts:
-    """Derive a tick by its start, speed and targets."""
     targets, start = _way(PANDA, 5)
     return of_record(_controller(PANDA, {}).linearise(targets[-1], start, DT))
 
 
 def _rolling(count: int, acceleration: float | None) -> Parts:
-    """Go along a bend with an arm on a cart whose wheels roll."""
     robot = arm_on_a_cart()
     start = np.round(robot.mid_joint_q, DECIMALS)
     controller = controller_of(robot, start, ControlLimits(velocity=WHEELS, acceleration=acceleration))

@@ -27,15 +27,7 @@ def spread_evenly(count: int, width: int) -> NDArray[np.float64]:
 
 
 class PyrokiBeam:
-    """PyRoki for one link of a robot.
-
-    Args:
-        urdf: The robot's file.
-        link: The link.
-
-    Raises:
-        ImportError: PyRoki is not installed.
-    """
+    """PyRoki for one link of a robot; an ImportError where PyRoki is not installed."""
 
     def __init__(self, urdf: Path, link: str) -> None:
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # Warp needs memory too
@@ -90,12 +82,9 @@ class PyrokiBeam:
     def solve(
         self, positions: NDArray[np.float64], orientations_xyzw: NDArray[np.float64], repeats: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the answers [n, joints], NumPy arrays in and out, and the wall time of each run [s].
+        """Return the answers [n, joints] to targets [n, 3] and [n, 4], NumPy arrays in and out, and times of runs [s].
 
-        Args:
-            positions: Target positions [m], [n, 3].
-            orientations_xyzw: Target orientations, [n, 4].
-            repeats: Runs, after one that compiles.
+        Times are wall time; a run before them compiles.
         """
         given = positions.astype(np.float32), np.roll(orientations_xyzw, 1, axis=1).astype(np.float32)
         times = []

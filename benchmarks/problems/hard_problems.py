@@ -43,12 +43,7 @@ class HardArm:
         return self._poses_of(joint_q), -negative
 
     def out_of_reach(self, count: int, beyond: tuple[float, float]) -> tuple[PoseProblems, Float64Array]:
-        """Return reachable poses moved away from the shoulder, and how far beyond the reach they are [m].
-
-        Args:
-            count: Number of targets.
-            beyond: Least and largest distance beyond the reach [m].
-        """
+        """Return reachable poses moved away from the shoulder, and how far beyond the reach they are [m]."""
         rng, joint_q = self._random_joint_q(count)
         reachable = self._poses_of(joint_q)
         reach = self._climb(CLIMBS_TO_REACH, self._extension)[1].max()

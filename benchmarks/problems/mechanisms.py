@@ -25,14 +25,9 @@ def along(angle: Floats, length: float = 1.0) -> Floats:
 
 
 def apex(first: Floats, second: Floats, first_length: float, second_length: float, side: float) -> Floats:
-    """Return the point so far from two others in the plane, [n, 2]; NaN where there is none.
+    """Return the points with these distances from two others in the plane, [n, 2]; NaN where there is none.
 
-    Args:
-        first: Points, [n, 2].
-        second: Others.
-        first_length: Distance from the first.
-        second_length: From the second.
-        side: 1 for the point on the left of the way from the first to the second, -1 for the other.
+    Side 1 gives the point on the left of the way from the first to the second, -1 the other.
     """
     way = second - first
     distance = np.linalg.norm(way, axis=1, keepdims=True)
@@ -129,15 +124,11 @@ def rotated(orientation_xyzw: Floats, turn: Floats) -> Floats:
 
 
 def stewart_platform(lengths: Floats, steps: int = 20) -> tuple[Floats, Floats]:
-    """Return the pose of the platform of given lengths of legs [n, 6], by Newton's method from home on.
+    """Return position [n, 3] and orientation xyzw [n, 4] of the platform by lengths of legs [n, 6].
 
-    Returns:
-        Position [n, 3] and orientation xyzw [n, 4]; judge them by `stewart`.
+    Newton's method starts at home; judge the poses by `stewart`.
     """
-    position, orientation = (
-        np.tile(HOME, (len(lengths), 1)),
-        np.tile([0.0, 0.0, 0.0, 1.0], (len(lengths), 1)),
-    )
+    position, orientation = (np.tile(start, (len(lengths), 1)) for start in (HOME, [0.0, 0.0, 0.0, 1.0]))
     for _ in range(steps):
         legs = _legs(position, orientation)
         own = np.linalg.norm(legs, axis=2)
@@ -215,13 +206,9 @@ MECHANISMS = (
 
 
 def outside(reached: Floats, count: int, distance: float, rng: np.random.Generator) -> Floats:
-    """Return points so far from the nearest of many that are reached, [count, 3].
+    """Return points with this distance to the nearest of many that are reached [m, 3], shape [count, 3].
 
-    Args:
-        reached: Positions, [m, 3]; those of a plane lead to points of it.
-        count: How many.
-        distance: How far.
-        rng: Draws them.
+    Positions of a plane lead to points of the plane.
     """
     lower, upper = reached.min(axis=0), reached.max(axis=0)
     around = np.where(upper > lower, 2.0 * distance, 0.0)

@@ -55,10 +55,7 @@ class PoseProblems:
     ) -> NDArray[np.bool_]:
         """Return which answers bring all links within both tolerances [m, rad], inside the limits, shape [n].
 
-        Args:
-            joint_q: Answers, shape [n, joint_coord_count].
-            tolerance: Of positions [m] and orientations [rad].
-            limit_slack: How far outside its limits a joint may be [m or rad]; for solvers whose limits are soft.
+        A slack [m or rad] widens the limits for solvers whose limits are soft.
         """
         distance, angle = pose_errors(self.robot, self.links, joint_q, *self.given)
         near = (distance <= tolerance[0]) & (angle <= tolerance[1])

@@ -26,16 +26,9 @@ def pose_costs(problems: PoseProblems, joint_q: NDArray[np.floating], with_orien
 def least_costs(
     problems: PoseProblems, seeds: int, random_seed: int, with_orientation: bool
 ) -> tuple[Float64Array, Float64Array]:
-    """Return the best configuration of many seeds for each problem, and its cost.
+    """Return the best configurations [n, joint_coord_count] of many seeds for each problem, and their costs [n].
 
-    Args:
-        problems: Targets of one link of a robot whose joints have one limited DOF each.
-        seeds: Random seeds of each problem.
-        random_seed: Of the seeds' configurations.
-        with_orientation: Whether the orientation counts.
-
-    Returns:
-        Configurations [n, joint_coord_count] and costs [n].
+    The robot's joints have one limited DOF each, and one link has targets.
     """
     robot, count = problems.robot, len(problems)
     joint_q = robot.random_joint_q(np.random.default_rng(random_seed), count * seeds)

@@ -31,12 +31,7 @@ class TickPath:
 
 
 def panda_paths(robot: RobotModel, ticks: int) -> dict[str, TickPath]:
-    """Return paths by name, each of `ticks` ticks, from rest to rest; slower the more ticks there are.
-
-    Args:
-        robot: The built-in Panda.
-        ticks: Number of ticks; 10000 of a millisecond suit its limits.
-    """
+    """Return paths of the Panda by name, from rest to rest; 10000 ticks of a millisecond suit its limits."""
     there = _rest_to_rest(ticks)
     there_and_back = np.sin(np.pi * there)
     home = _pose(robot, HOME)

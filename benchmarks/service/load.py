@@ -226,7 +226,6 @@ async def _send_all(plan: LoadPlan, requests: list[bytes]) -> LoadReport:
 
 
 async def _eager_client(plan: LoadPlan, requests: list[bytes], report: LoadReport) -> None:
-    """Send the next request as soon as the last one is answered."""
     connection, k, end = await _connect(plan), 0, time.perf_counter() + plan.duration_s
     while (now := time.perf_counter()) < end:
         connection = await _send(plan, connection, requests[k % len(requests)], now, report)
@@ -235,7 +234,6 @@ async def _eager_client(plan: LoadPlan, requests: list[bytes], report: LoadRepor
 
 
 async def _paced_client(plan: LoadPlan, due: "asyncio.Queue[tuple[bytes, float] | None]", report: LoadReport) -> None:
-    """Send what is due, one after the other."""
     connection = await _connect(plan)
     while (arrival := await due.get()) is not None:
         connection = await _send(plan, connection, *arrival, report)

@@ -48,11 +48,7 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
 
 
 def stacks(sink: TextIO) -> dict[str, Callable[..., Any]]:
-    """The application alone, behind the gate, and behind the gate with an access log.
-
-    Args:
-        sink: Where the access log goes.
-    """
+    """The application alone, behind the gate, and behind the gate with an access log, which goes to a sink."""
     settings = ServiceSettings(api_keys=f"lab:{KEY},other:{KEY[::-1]}", log_format="json")
     metrics = ServiceMetrics(lambda robot: "panda")
     admission, log = Admission(settings.request_timeout_s), AccessLog(settings, sink)
