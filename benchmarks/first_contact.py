@@ -68,9 +68,8 @@ def _show_machine(contact: Contact) -> None:
     began = time.perf_counter()
     contact.solver("panda").solve(np.array([[0.4, 0.1, 0.5]]))
     took = time.perf_counter() - began
-    report.claim(
-        "first solve, kernels loaded or compiled", f"{took:.1f} s", f"{FIRST_SOLVE_S:g} s", took < FIRST_SOLVE_S
-    )
+    what = "first solve, kernels loaded or compiled"
+    report.claim(what, f"{took:.1f} s", f"{FIRST_SOLVE_S:g} s", took < FIRST_SOLVE_S)
 
 
 def _show_answers(contact: Contact) -> None:
@@ -196,10 +195,8 @@ def _show_launches(contact: Contact) -> None:
     first = None
     for rounds, threads in LAUNCHES:
         island_launches._thread_kernel.cache_clear()
-        with (
-            patch.object(thread_kernel, "ROUND", wp.constant(rounds)),
-            patch.object(waves, "THREADS_PER_SM", threads),
-        ):
+        own_rounds = patch.object(thread_kernel, "ROUND", wp.constant(rounds))
+        with own_rounds, patch.object(waves, "THREADS_PER_SM", threads):
             cells, answers = [], b""
             for size in SIZES:
                 solver = contact.solver("panda")
@@ -255,12 +252,8 @@ def _show_sanitizers(contact: Contact) -> None:
         return
     own = [sys.executable, "-m", "benchmarks.first_contact", "--device", str(contact.device)]
     own += ["--steps", "laws", "--count", "64", "--robots", "panda"]
-    running = {
-        tool: subprocess.Popen(
-            [program, "--tool", tool, "--error-exitcode", "9", *own], stdout=subprocess.PIPE, text=True
-        )
-        for tool in TOOLS
-    }
+    words = {tool: [program, "--tool", tool, "--error-exitcode", "9", *own] for tool in TOOLS}
+    running = {tool: subprocess.Popen(one, stdout=subprocess.PIPE, text=True) for tool, one in words.items()}
     for tool, process in running.items():
         try:
             said, code = process.communicate(timeout=TOOL_S)[0].strip().splitlines()[-1:], str(process.returncode)
@@ -290,22 +283,18 @@ STEPS: dict[str, Callable[[Contact], None]] = {
 }
 
 
-def take_steps(contact: Contact, steps: list[str]) -> None:
-    """Take steps; what fails is reported, and the next one goes on."""
+def show(report: Report, *, device: str, steps: list[str], robots: list[str], count: int, seconds: float) -> None:
+    """Take the steps on a device; what fails is reported, and the next one goes on."""
+    if not device and not wp.is_cuda_available():
+        report.line("There is no GPU here that Warp can use: nothing is measured. --device cpu tries the script.")
+        return
+    contact = Contact(report, wp.get_device(device or "cuda:0"), count, seconds, tuple(robots))
     for step in steps:
         try:
             STEPS[step](contact)
         except Exception as error:  # noqa: BLE001 - whatever a card or its driver raises; the other steps still count
             traceback.print_exc()
-            contact.report.claim(f"step {step}", f"{type(error).__name__}: {error}", "no error", passed=False)
-
-
-def show(report: Report, *, device: str, steps: list[str], robots: list[str], count: int, seconds: float) -> None:
-    """Take the steps on a device."""
-    if not device and not wp.is_cuda_available():
-        report.line("There is no GPU here that Warp can use: nothing is measured. --device cpu tries the script.")
-        return
-    take_steps(Contact(report, wp.get_device(device or "cuda:0"), count, seconds, tuple(robots)), steps)
+            report.claim(f"step {step}", f"{type(error).__name__}: {error}", "no error", passed=False)
 
 
 if __name__ == "__main__":

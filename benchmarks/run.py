@@ -82,6 +82,11 @@ def timed(
     return answer, Times(1e6 * np.array(seconds[warm_up:]) / (len(answer) if count is None else count))
 
 
+def percentiles(times: Any, *shares: float, decimals: int = 1) -> list[str]:
+    """Return percentiles of times as text."""
+    return [f"{value:.{decimals}f}" for value in np.percentile(times, shares)]
+
+
 def in_turns(calls: Mapping[Any, Callable[[], Any]], rounds: int) -> dict[Any, list[Any]]:
     """Return what calls give in rounds in which all take turns, by their names."""
     found: dict[Any, list[Any]] = {name: [] for name in calls}

@@ -27,6 +27,7 @@ from benchmarks.problems.arm_solutions import (
     apart,
     is_found,
 )
+from benchmarks.problems.pose_problems import transforms
 from benchmarks.problems.six_joint_arms import SixJoints, arms_with_branches, xarm6
 from benchmarks.report import Report
 from benchmarks.run import Times, benchmark, timed
@@ -86,13 +87,6 @@ class PeerAnswers:
     times: Times  # its times for a pose
 
 
-def transforms_of(targets: Targets) -> Floats:
-    """Return targets as matrices, shape [poses, 4, 4]."""
-    transforms = np.tile(np.eye(4), (len(targets.positions), 1, 1))
-    transforms[:, :3, :3], transforms[:, :3, 3] = targets.rotations, targets.positions
-    return transforms
-
-
 def solve_with_eaik(one: SixJoints, joint_q: Floats, targets: Targets, repeats: int) -> PeerAnswers:
     """Return the answers of EAIK.
 
@@ -105,7 +99,12 @@ def solve_with_eaik(one: SixJoints, joint_q: Floats, targets: Targets, repeats: 
         axes[k] *= sign[k]
     offsets = np.diff([np.zeros(3), *arm.points, arm.T_world_link[:3]], axis=0)
     unturned = Targets(targets.positions, targets.rotations @ one.limited.zero_rotation.T)
-    given = {"axes": axes, "offsets": offsets, "transforms": transforms_of(unturned), "repeats": repeats}
+    given = {
+        "axes": axes,
+        "offsets": offsets,
+        "transforms": transforms(unturned.positions, unturned.rotations),
+        "repeats": repeats,
+    }
     saved = run_peer("eaik", EAIK, "branches_eaik.py", **given)
     every = saved["joint_q"] * sign
     solutions = np.where(saved["is_least_squares"][..., None], np.nan, every)
@@ -114,8 +113,9 @@ def solve_with_eaik(one: SixJoints, joint_q: Floats, targets: Targets, repeats: 
 
 def solve_with_ssik(one: SixJoints, joint_q: Floats, targets: Targets, repeats: int) -> PeerAnswers:
     """Return the answers of ssik for the xArm6, timed once; refined, because ssik's model rounds right angles."""
-    at_zero = transforms_of(one.limited.forward(np.zeros((1, 6)))[0])[0]
-    given = {"T_world_link_at_zero": at_zero, "joint_q": joint_q, "transforms": transforms_of(targets)}
+    zero, _ = one.limited.forward(np.zeros((1, 6)))
+    given = {"joint_q": joint_q, "transforms": transforms(targets.positions, targets.rotations)}
+    given["T_world_link_at_zero"] = transforms(zero.positions, zero.rotations)[0]
     saved = run_peer("ssik", SSIK, "branches_ssik.py", **given)
     found = saved["joint_q"]
     is_given = np.isfinite(found[..., 0])

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 import ik_service
 from benchmarks.peers.environments import NEWTON, NEWTON_ITERATIONS, run_peer
 from benchmarks.problems.compared_robots import ComparedRobot
-from benchmarks.problems.pose_problems import SOLVED, PoseProblems
+from benchmarks.problems.pose_problems import SOLVED, PoseProblems, rotations, transforms
 from benchmarks.run import Times, timed
 from ik_service.cli.pose_problems import TOLERANCES
-from ik_service.mechanism.transforms import quaternion_rotate
 
 PINOCCHIO = ("libpinocchio==4.1.0", "cmeel-eigen==3.4.1", "cmeel-urdfdom-headers==3.0.0", "numpy")
 OPTIK = ("optik-py==0.5.0", "numpy")
@@ -109,19 +108,24 @@ def solve_with_newton(case: ComparedRobot, problems: PoseProblems, repeats: int)
     return Answers(f"newton.ik {NEWTON.split('=')[-1]}", saved["joint_q"], Times(1e6 * saved["times"] / len(problems)))
 
 
+def pinocchio_problems(problems: PoseProblems, seeds: int, tolerance: tuple[float, float]) -> dict[str, Any]:
+    """Return what the loop on Pinocchio is given."""
+    return {
+        "positions": problems.positions,
+        "orientations_xyzw": problems.orientations_xyzw,
+        "links": list(problems.links),
+        "seeds": seeds,
+        "iterations": PINOCCHIO_ITERATIONS,
+        "position_tolerance": tolerance[0],
+        "orientation_tolerance": tolerance[1],
+    }
+
+
 def solve_with_pinocchio(
     case: ComparedRobot, problems: PoseProblems, repeats: int, *, seeds: int = PINOCCHIO_SEEDS
 ) -> Answers:
     """Return the answers of the C++ loop on Pinocchio, over all joints that move a link."""
-    given = {
-        "positions": problems.positions,
-        "orientations_xyzw": problems.orientations_xyzw,
-        "links": list(case.links),
-        "seeds": seeds,
-        "iterations": PINOCCHIO_ITERATIONS,
-        "position_tolerance": TIGHT[0],
-        "orientation_tolerance": TIGHT[1],
-    }
+    given = pinocchio_problems(problems, seeds, TIGHT)
     saved = run_peer("pinocchio", PINOCCHIO, "pinocchio_lm.py", urdf=str(case.path), repeats=repeats, **given)
     joint_q = np.repeat(case.robot.mid_joint_q[None], len(problems), axis=0)
     joint_q[:, [case.robot.coordinate_names.index(name) for name in saved["joint_names"]]] = saved["joint_q"]
@@ -130,14 +134,10 @@ def solve_with_pinocchio(
 
 def solve_with_optik(case: ComparedRobot, problems: PoseProblems, repeats: int, tolerance: float) -> Answers:
     """Return the answers of OptIK for one link, which stops at a length of the pose error's logarithm [m and rad]."""
-    transforms = np.tile(np.eye(4), (len(problems), 1, 1))
-    transforms[:, :3, 3] = problems.positions[:, 0]
-    for column, axis in enumerate(np.eye(3)):
-        transforms[:, :3, column] = quaternion_rotate(problems.orientations_xyzw[:, 0], axis)
     given = {
         "base_link": case.robot.link_names[0],
         "link": case.links[0],
-        "transforms": transforms,
+        "transforms": transforms(problems.positions[:, 0], rotations(problems.orientations_xyzw[:, 0])),
         "start": case.robot.mid_joint_q,
         "max_time": OPTIK_TIME,
         "tolerance": tolerance,

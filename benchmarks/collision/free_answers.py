@@ -6,10 +6,12 @@ Targets are poses of random configurations that are free. Answers are judged by 
 """
 
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 import ik_service
+from benchmarks.problems.compared_robots import LINKS
 from benchmarks.report import Report
 from benchmarks.run import Times, benchmark, in_turns, timed
 from ik_service.robots import Box, RobotModel, World
@@ -32,6 +34,27 @@ def cluttered() -> World:
     return World(boxes)
 
 
+class Case(NamedTuple):
+    """A robot with links that get targets, in a world."""
+
+    name: str
+    robot: RobotModel
+    links: list[str]
+    world: World | None = None
+
+    def free_poses(self, count: int) -> Poses:
+        """Return poses of the links in configurations that are free."""
+        drawn = self.robot.random_joint_q(np.random.default_rng(SEED), 20 * count)
+        free = [part[self.robot.collision(part, self.world).is_free] for part in np.array_split(drawn, 20)]
+        poses = self.robot.forward_kinematics(np.concatenate(free)[:count], self.links)
+        return poses.positions, poses.orientations_xyzw
+
+
+def in_contact(robot: RobotModel, result: ik_service.IKResult, world: World | None) -> int:
+    """Return how many successes touch something, by the host in float64."""
+    return int((result.success & ~robot.collision(result.joint_q.astype(float), world).is_free).sum())
+
+
 def show(report: Report, *, count: int, repeats: int) -> None:
     """Measure all cases."""
     report.section(
@@ -42,15 +65,12 @@ def show(report: Report, *, count: int, repeats: int) -> None:
         "successes in contact",
     )
     one, two = ik_service.load_robot("panda"), ik_service.load_robot("dual_panda")
-    hands = ["left_panda_hand", "right_panda_hand"]
-    for name, robot, links, world, bound_us in (
-        ("Panda, itself", one, ["panda_hand"], None, 1.5),
-        ("Panda, itself and a table", one, ["panda_hand"], World({"table": TABLE}), 2.0),
-        ("Panda, itself and 20 boxes", one, ["panda_hand"], cluttered(), None),
-        ("two Pandas, themselves and each other", two, hands, None, 15.0),
-    ):
-        given = free_poses(robot, links, world, count)
-        _show_case(report, name, ik_service.IKSolver(robot, links), given, world, repeats, bound_us)
+    alone = Case("Panda, itself", one, ["panda_hand"])
+    among_boxes = Case("Panda, itself and 20 boxes", one, ["panda_hand"], cluttered())
+    both = Case("two Pandas, themselves and each other", two, LINKS["dual_panda"])
+    above_a_table = Case("Panda, itself and a table", one, ["panda_hand"], World({"table": TABLE}))
+    for case, bound_us in ((alone, 1.5), (above_a_table, 2.0), (among_boxes, None), (both, 15.0)):
+        _show_case(report, case, case.free_poses(count), repeats, bound_us)
     report.section(
         "Beside a posture",
         "The same with a posture of priority 1, the middle of all ranges. Free answers are of targets that have one "
@@ -59,31 +79,12 @@ def show(report: Report, *, count: int, repeats: int) -> None:
         *("case", "weight", "us per target", "range", "free at first", "free answers", "successes in contact"),
     )
     arm = ik_service.load_robot("iiwa14")
-    for name, robot, links, world in (
-        ("Panda, itself", one, ["panda_hand"], None),
-        ("Panda, itself and 20 boxes", one, ["panda_hand"], cluttered()),
-        ("iiwa14, itself and 20 boxes", arm, [arm.link_names[-1]], cluttered()),
-        ("two Pandas, themselves and each other", two, hands, None),
-    ):
-        _show_postures(report, name, robot, links, free_poses(robot, links, world, count), world, repeats)
+    for case in (alone, among_boxes, Case("iiwa14, itself and 20 boxes", arm, [arm.link_names[-1]], cluttered()), both):
+        _show_postures(report, case, case.free_poses(count), repeats)
 
 
-def free_poses(robot: RobotModel, links: list[str], world: World | None, count: int) -> Poses:
-    """Return poses of links in configurations that are free."""
-    joint_q = robot.random_joint_q(np.random.default_rng(SEED), 20 * count)
-    free = np.concatenate([part[robot.collision(part, world).is_free] for part in np.array_split(joint_q, 20)])[:count]
-    poses = robot.forward_kinematics(free, links)
-    return poses.positions, poses.orientations_xyzw
-
-
-def in_contact(robot: RobotModel, result: ik_service.IKResult, world: World | None) -> int:
-    """Return how many successes touch something, by the host in float64."""
-    return int((result.success & ~robot.collision(result.joint_q.astype(float), world).is_free).sum())
-
-
-def _show_postures(
-    report: Report, name: str, robot: RobotModel, links: list[str], given: Poses, world: World | None, repeats: int
-) -> None:
+def _show_postures(report: Report, case: Case, given: Poses, repeats: int) -> None:
+    name, robot, links, world = case.name, case.robot, case.links, case.world
     alone = ik_service.IKSolver(robot, links).solve(*given, world=world).success
     for weight in (0.001, 0.01, 1.0):
         posture = IKObjectivePosture(robot.mid_joint_q, weight=weight)
@@ -96,16 +97,9 @@ def _show_postures(
         report.claim(f"{name}, {weight}", f"{lost} lost, {wrong} in contact", "none", lost == 0 and wrong == 0)
 
 
-def _show_case(
-    report: Report,
-    name: str,
-    solver: ik_service.IKSolver,
-    given: Poses,
-    world: World | None,
-    repeats: int,
-    bound_us: float | None,
-) -> None:
-    robot = solver.robot
+def _show_case(report: Report, case: Case, given: Poses, repeats: int, bound_us: float | None) -> None:
+    name, robot, world = case.name, case.robot, case.world
+    solver = ik_service.IKSolver(robot, case.links)
     calls = {"checked": {"world": world}, "unchecked": {"options": {"collision": "off"}}}
     runs = {what: partial(timed, partial(solver.solve, *given, **more), 1) for what, more in calls.items()}
     found = in_turns(runs, repeats)

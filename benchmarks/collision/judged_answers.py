@@ -132,14 +132,9 @@ def _show_robot(report: Report, judged: JudgedRobot, problems: int) -> tuple[int
     solver = ik_service.IKSolver(robot, links, device="cpu")
     given = {"world": worlds, "world_index": index}
     result, times = timed(partial(solver.solve, poses.positions, poses.orientations_xyzw, **given), 1)
-    free = np.concatenate(
-        [
-            robot.collision(part.astype(float), world).is_free
-            for part, world in zip(np.array_split(result.joint_q, WORLDS), worlds, strict=True)
-        ]
-    )
+    parts = zip(np.array_split(result.joint_q.astype(float), WORLDS), worlds, strict=True)
+    free = np.concatenate([robot.collision(part, world).is_free for part, world in parts])
     model = robot.collision_model
-    assert model is not None  # it has one
     wrong = int((result.success & ~free).sum())
     figures = (f"{times.median:.1f}", f"{100 * result.success.mean():.2f} %")
     report.row(judged.robot.name, model.sphere_count, len(model.pairs), *figures, wrong)
@@ -148,7 +143,6 @@ def _show_robot(report: Report, judged: JudgedRobot, problems: int) -> tuple[int
 
 def _show_meshes(report: Report, judged: JudgedRobot) -> None:
     robot, model = judged.model, judged.model.collision_model
-    assert model is not None  # it has one
     judge = MeshJudge(judged.robot if judged.from_meshes else PANDA_MESHES, model)
     joint_q = robot.random_joint_q(np.random.default_rng(SEED), CONFIGURATIONS)
     meshes, spheres = judge.is_free(joint_q), robot.collision(joint_q).is_free

@@ -21,7 +21,7 @@ import yaml
 from numpy.typing import NDArray
 
 import ik_service
-from benchmarks.arms.contenders import PINOCCHIO, PINOCCHIO_ITERATIONS
+from benchmarks.arms.contenders import PINOCCHIO, pinocchio_problems
 from benchmarks.peers.environments import PeerMissingError, run_peer
 from benchmarks.problems.pose_problems import PoseProblems
 from benchmarks.report import Report
@@ -138,7 +138,7 @@ def show(report: Report, *, folder: str) -> None:
         for scene in (*dict.fromkeys(scenes.tolist()), ""):
             own = np.flatnonzero(scenes == scene) if scene else np.arange(len(goals))
             worlds = [goals[k].world for k in own]
-            free, solved, wrong, mean = solved_in(solver, robot, links, joint_q[own], worlds)
+            free, solved, wrong, mean = solved_in(solver, links, joint_q[own], worlds)
             counts = len(own), free, solved, wrong
             report.row(scene or f"**{name}**, in one call", *counts[:3], f"{mean:.1f}", wrong)
         figure = f"{counts[2]} of {counts[0]} ({counts[1]} goals are free), {mean:.1f} us, {counts[3]} in contact"
@@ -149,7 +149,7 @@ def show(report: Report, *, folder: str) -> None:
             passed = counts[2] >= counts[1] - (1.0 - SHARE_LEAST) * counts[0] and not counts[3]
             report.claim(name, figure, "a hundredth of the goals fewer than are free, 0", passed)
         beside[name] = (*counts[:3], mean, *rejected(resources, name, robot, links, joint_q, goals))
-        _, *mended[name] = solved_in(solver, robot, links, joint_q, [goal.world for goal in goals], repair=True)
+        _, *mended[name] = solved_in(solver, links, joint_q, [goal.world for goal in goals], repair=True)
     _show_rejection(report, beside)
     _show_repair(report, beside, mended)
 
@@ -193,34 +193,23 @@ def rejected(
 ) -> tuple[int | None, float | None]:
     """Return how many goals the peer solves, and its CPU time per goal [us]; None where it does not run here."""
     problems, defaults = PoseProblems.of(robot, links, joint_q), SolverOptions()
-    tolerances = {"position_tolerance": defaults.position_tolerance}
-    tolerances["orientation_tolerance"] = defaults.orientation_tolerance
+    tolerance = defaults.position_tolerance, defaults.orientation_tolerance
     text = (folder / name / f"{name}_spherized.urdf").read_text()
     try:
         with tempfile.TemporaryDirectory() as kept:
             urdf = Path(kept, f"{name}.urdf")  # Pinocchio wants names that no link and joint have both
             urdf.write_text(re.sub(r'<joint name="([^"]*)" type="fixed"', r'<joint name="\1 fixed" type="fixed"', text))
-            saved = run_peer(
-                "pinocchio",
-                PINOCCHIO,
-                "pinocchio_lm.py",
-                urdf=str(urdf),
-                links=links,
-                positions=problems.positions,
-                orientations_xyzw=problems.orientations_xyzw,
-                seeds=REJECTIONS,
-                iterations=PINOCCHIO_ITERATIONS,
-                repeats=1,
-                scenes="\n".join(scene_lines(robot, goals)),
-                **tolerances,
-            )
+            given = pinocchio_problems(problems, REJECTIONS, tolerance) | {
+                "scenes": "\n".join(scene_lines(robot, goals))
+            }
+            saved = run_peer("pinocchio", PINOCCHIO, "pinocchio_lm.py", urdf=str(urdf), repeats=1, **given)
     except PeerMissingError as error:
         print(f"The peer is left out: {error}.")
         return None, None
     found = np.tile(robot.mid_joint_q, (len(goals), 1))
     for column, joint in enumerate(saved["joint_names"]):
         found[:, robot.coordinate_names.index(str(joint))] = saved["joint_q"][:, column]
-    met = problems.met(found, (defaults.position_tolerance, defaults.orientation_tolerance), limit_slack=np.inf)
+    met = problems.met(found, tolerance, limit_slack=np.inf)
     free = np.array([robot.collision(q, goal.world).is_free[0] for q, goal in zip(found, goals, strict=True)])
     return int((met & free).sum()), 1e6 * float(saved["times"].mean())
 
@@ -228,7 +217,6 @@ def rejected(
 def scene_lines(robot: RobotModel, goals: list[Goal]) -> Iterator[str]:
     """Give what the peer checks: joints that stand still, spheres, pairs, and the objects around each goal."""
     model = robot.collision_model
-    assert model is not None  # loaded with its shapes
     for dof, (active, coordinate) in enumerate(zip(robot.dof_active, robot.dof_coordinate, strict=True)):
         if active < 0:
             yield f"joint {robot.dof_names[dof]} {float(robot.mid_joint_q[coordinate])!r}"
@@ -251,18 +239,12 @@ def _numbers(values: Any) -> str:
 
 
 def solved_in(
-    solver: ik_service.IKSolver,
-    robot: RobotModel,
-    links: list[str],
-    joint_q: NDArray[np.float64],
-    worlds: list[World],
-    *,
-    repair: bool = False,
+    solver: ik_service.IKSolver, links: list[str], joint_q: NDArray[np.float64], worlds: list[World], **options: bool
 ) -> tuple[int, int, int, float]:
     """Return how many goals are free, and solved, how many successes touch something, and CPU time of a goal [us]."""
-    poses, index = robot.forward_kinematics(joint_q, links), np.arange(len(worlds))
-    given: dict[str, Any] = {"initial_joint_q": robot.mid_joint_q, "world": worlds, "world_index": index}
-    given["options"] = {"repair": repair}
+    robot, index = solver.robot, np.arange(len(worlds))
+    poses = robot.forward_kinematics(joint_q, links)
+    given = {"initial_joint_q": robot.mid_joint_q, "world": worlds, "world_index": index, "options": options}
     result, times = timed(partial(solver.solve, poses.positions, poses.orientations_xyzw, **given), REPEATS)
     answers = zip(joint_q, result.joint_q.astype(float), worlds, strict=True)
     goal_free, own_free = np.array([robot.collision([goal, own], world).is_free for goal, own, world in answers]).T

@@ -16,6 +16,7 @@ import ik_service
 from benchmarks.collision.free_answers import cluttered
 from benchmarks.peers.environments import PeerMissingError, run_peer
 from benchmarks.problems.compared_robots import LINKS, PANDA
+from benchmarks.problems.pose_problems import link_poses
 from benchmarks.report import Report
 from benchmarks.run import benchmark
 from ik_service.control import ControlLimits, IKController
@@ -32,8 +33,7 @@ Array = NDArray[np.float64]
 
 def targets_in(robot: RobotModel, count: int) -> Array:
     """Return poses of the hand in random configurations, [count, 7]."""
-    poses = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(SEED), count), [LINK])
-    return np.concatenate([poses.positions[:, 0], poses.orientations_xyzw[:, 0]], axis=1)
+    return link_poses(robot, robot.random_joint_q(np.random.default_rng(SEED), count), LINK)
 
 
 def start_in(robot: RobotModel, world: World) -> Array:
@@ -64,7 +64,7 @@ def clock_cost() -> float:
     return 1e-3 * float(np.median(np.diff(asked)))
 
 
-def broken_limits(robot: RobotModel, joint_q: Array, start: Array, acceleration: float) -> int:
+def broken_limits(robot: RobotModel, joint_q: Array, start: Array, acceleration: float = np.inf) -> int:
     """Return in how many ticks a limit of position, speed or acceleration is broken, but for rounding."""
     speeds = np.diff(joint_q, axis=0, prepend=start[None]) / DT
     changes = np.diff(speeds, axis=0, prepend=np.zeros((1, speeds.shape[1]))) / DT
@@ -72,11 +72,6 @@ def broken_limits(robot: RobotModel, joint_q: Array, start: Array, acceleration:
     broken |= np.abs(speeds) > robot.joint_velocity_limit * (1.0 + 1e-9)
     broken |= np.abs(changes) > acceleration * (1.0 + 1e-6)
     return int(broken.any(axis=1).sum())
-
-
-def least(robot: RobotModel, world: World, joint_q: Array) -> Array:
-    """Return the clearance of every configuration [m]."""
-    return robot.collision(joint_q, world).clearance
 
 
 def show(report: Report, *, ticks: int, peer_ticks: int, pairs: int) -> None:
@@ -90,25 +85,20 @@ def show(report: Report, *, ticks: int, peer_ticks: int, pairs: int) -> None:
         "that asking for it takes. 'Near': ticks that end within 3 mm of that clearance.",
         *("limits", "least clearance [mm]", "broken limits", "near", "median", "p99", "near: median", "unchecked"),
     )
-    misses = []
+    misses, medians = [], []
     for name, more in LIMITS.items():
         joint_q, times = run(robot, world, ticks, start, more)
         _, plain = run(robot, None, min(ticks, 20_000), start, more)
-        clearance = least(robot, world, joint_q)
-        near, broken = (
-            clearance < MARGIN + 0.003,
-            broken_limits(robot, joint_q, start, more.get("acceleration", np.inf)),
-        )
+        clearance = robot.collision(joint_q, world).clearance
+        near, broken = clearance < MARGIN + 0.003, broken_limits(robot, joint_q, start, **more)
         cells = (f"{1e3 * clearance.min():.3f}", broken, f"{100 * near.mean():.1f} %", f"{np.median(times):.1f}")
         cells += (f"{np.percentile(times, 99):.1f}", f"{np.median(times[near]):.1f}", f"{np.median(plain):.1f}")
         report.row(name, *cells)
         misses += [clearance.min() < MARGIN, broken > 0]
-        if not more:
-            median = float(np.median(times))
+        medians.append(np.median(times))
     report.claim("clearance under the margin, or a limit broken", str(sum(misses)), "0", not any(misses))
-    report.claim(
-        "tick with limits of speed, median", f"{median:.1f} us", f"{MEDIAN_BOUND:g} us", median <= MEDIAN_BOUND
-    )
+    median, bound = medians[0], MEDIAN_BOUND
+    report.claim("tick with limits of speed, median", f"{median:.1f} us", f"{bound:g} us", median <= bound)
     _show_reached(report, pairs)
     _show_peer(report, robot, world, start, peer_ticks)
 
@@ -127,7 +117,7 @@ def _show_reached(report: Report, pairs: int) -> None:
         robot, cells = ik_service.load_robot(name), []
         joint_q = robot.random_free_joint_q(np.random.default_rng(SEED), pairs + 1)
         poses = robot.forward_kinematics(joint_q, links)
-        targets = np.concatenate([poses.positions, poses.orientations_xyzw], axis=-1)
+        targets = np.concatenate(poses, axis=-1)
         for clearance in (None, 0.0):
             ends = reached(robot, links, clearance, joint_q, targets)
             contact = int((robot.collision(ends).clearance <= 0.0).sum()) if len(ends) else 0
@@ -165,7 +155,7 @@ def _show_peer(report: Report, robot: RobotModel, world: World, start: Array, ti
     except PeerMissingError as error:
         report.row(error)
     for name, joint_q, times in rows:
-        clearance = least(robot, world, joint_q)
+        clearance = robot.collision(joint_q, world).clearance
         under = f"{100 * (clearance < MARGIN).mean():.1f} %"
         contact = f"{100 * (clearance <= 0.0).mean():.1f} %"
         report.row(name, f"{1e3 * clearance.min():.2f}", under, contact, f"{np.median(times):.1f}")

@@ -4,6 +4,7 @@ python -m benchmarks.control.control [--full] [--write] [--ticks 100000] [--dead
 """
 
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from benchmarks.control.paths import show_paths, show_peers
 from benchmarks.control.ticks import KINDS, Array, Stopwatch, make_controller, targets_of, timed_ticks
 from benchmarks.problems.tick_paths import ACCELERATION, TickPath, panda_paths
 from benchmarks.report import Report
-from benchmarks.run import benchmark
+from benchmarks.run import benchmark, in_turns, percentiles
 from ik_service.control.tick.arrays import packed_launch
 from ik_service.control.tick_islands import lanes_on
 from ik_service.robots import RobotModel
@@ -27,13 +28,9 @@ SIZES = {  # without --full and with it
     "deadline_ticks": (500, 10_000),  # for each deadline
     "rounds": (1, 5),  # in which all solvers take turns
 }
+SHARES = (50, 99, 99.9)
 MEDIAN_BOUND = 25.0  # [µs] one Panda
 ROBOTS, RATIO_BOUND = (1, 4, 16, 64), 5.0  # the last over the first
-
-
-def percentiles(times: Array) -> list[str]:
-    """Return median, p99 and p99.9 as text."""
-    return [f"{value:.1f}" for value in np.percentile(times, (50, 99, 99.9))]
 
 
 def _show_ticks(report: Report, robot: RobotModel, path: TickPath, ticks: int) -> None:
@@ -48,12 +45,11 @@ def _show_ticks(report: Report, robot: RobotModel, path: TickPath, ticks: int) -
     found: dict[str, list[tuple[Array, Array]]] = {name: [] for name in KINDS}
     for lap in range(0, ticks, len(path.poses)):
         for name, controller in controllers.items():
-            controller.reset(path.joint_q)
-            found[name].append(timed_ticks(controller, targets[lap : lap + len(path.poses)]))
+            found[name].append(timed_ticks(controller, targets[lap : lap + len(path.poses)], path.joint_q))
     medians = []
     for name, laps in found.items():
         wall, cpu = (np.concatenate(times) for times in zip(*laps, strict=True))
-        report.row(name, *percentiles(wall), *percentiles(cpu))
+        report.row(name, *percentiles(wall, *SHARES), *percentiles(cpu, *SHARES))
         medians.append(float(np.median(wall)))
     worst = max(medians)
     report.claim("median of a Panda's tick", f"{worst:.1f} µs", f"{MEDIAN_BOUND:g} µs", worst <= MEDIAN_BOUND)
@@ -71,12 +67,12 @@ def _show_robots(report: Report, robot: RobotModel, path: TickPath, ticks: int, 
     share = -(-ticks // rounds)
     for name, kind in KINDS.items():
         controllers = {count: make_controller(robot, path, kind, robots=count) for count in ROBOTS}
-        walls: dict[int, list[Array]] = {count: [] for count in ROBOTS}
-        for _ in range(rounds):
-            for count, controller in controllers.items():
-                controller.reset(path.joint_q)
-                walls[count].append(timed_ticks(controller, targets_of(path, count, share))[0])
-        medians = {count: float(np.median([np.median(one) for one in laps])) for count, laps in walls.items()}
+        laps = {
+            count: partial(timed_ticks, controller, targets_of(path, count, share), path.joint_q)
+            for count, controller in controllers.items()
+        }
+        walls = {count: [wall for wall, _ in found] for count, found in in_turns(laps, rounds).items()}
+        medians = {count: float(np.median([np.median(one) for one in found])) for count, found in walls.items()}
         for count, median in medians.items():
             over, p99 = median / medians[1], np.percentile(np.concatenate(walls[count]), 99)
             report.row(name, count, f"{median:.1f}", f"{over:.1f}", f"{median / count:.2f}", f"{p99:.1f}")
@@ -129,12 +125,8 @@ def _parts(robot: RobotModel, path: TickPath, kind: Any, robots: int, ticks: int
         "`joint_q` and `joint_qd` there": _median(read_joints.times),
         "kernel": _median(kernel.times),
     }
-    inside = {
-        "in launches: begin": _median(begins),
-        "in launches: an iteration": _median(iterations),
-        "in launches: answer": _median(ends),
-        "an empty launch": _median(empty.times),
-    }
+    names = "in launches: begin", "in launches: an iteration", "in launches: answer", "an empty launch"
+    inside = dict(zip(names, map(_median, (begins, iterations, ends, empty.times)), strict=True))
     return found | inside | {"rest: Python": wall - sum(found.values()), "tick": wall}
 
 
@@ -142,14 +134,12 @@ def _launches(controller: Any, targets: Array) -> tuple[list[int], list[int], li
     """Times of launches that begin ticks, make an iteration, and answer [ns]."""
     launch = Stopwatch(controller._launches.launches[0])
     controller._launches.launches = (launch,)
-    begins, iterations, ends = [], [], []
+    found = []
     for target in targets:
         launch.times.clear()
         controller.step(target, deadline_ns=time.monotonic_ns() + 10**10)
-        begins.append(launch.times[0])
-        iterations += launch.times[1:-1]
-        ends.append(launch.times[-1])
-    return begins, iterations, ends
+        found.append([*launch.times])
+    return [one[0] for one in found], [time for one in found for time in one[1:-1]], [one[-1] for one in found]
 
 
 def _median(times: list[int]) -> float:

@@ -10,6 +10,7 @@ from benchmarks.control.paths import ACCELERATION_ROUNDING, DT, SPEED_ROUNDING
 from benchmarks.control.ticks import KINDS, Stopwatch, make_controller, targets_of
 from benchmarks.problems.tick_paths import TickPath
 from benchmarks.report import Report
+from benchmarks.run import percentiles
 from ik_service import IKStatus
 from ik_service.robots import RobotModel
 
@@ -22,18 +23,13 @@ WHOLE = (*SHARES, 99.9, 100)
 
 @dataclass
 class Lateness:
-    """How late ticks ended [ns], a number per tick."""
+    """How late ticks ended. Own is the lateness without the time for which the thread did not run meanwhile."""
 
-    # time after the deadline at which `step` returned; 0 where it was in time
-    overrun: list[int] = field(default_factory=list)
-    # the same less the time for which the thread did not run during the tick
-    own: list[int] = field(default_factory=list)
-    # time after a deadline of the same length at which a loop that reads the clock saw it
-    clock: list[int] = field(default_factory=list)
-    clock_own: list[int] = field(default_factory=list)  # the same less the time for which the thread did not run
+    ticks: list[tuple[int, int]] = field(default_factory=list)  # time after the deadline at which `step` returned, own
+    clock: list[tuple[int, int]] = field(default_factory=list)  # the same of a loop that reads the clock
     cut: int = 0  # ticks of which the deadline ended a robot's
     iterations: list[int] = field(default_factory=list)  # iterations of the slowest robot
-    launches: list[int] = field(default_factory=list)  # launches that made one iteration of all robots
+    launches: list[int] = field(default_factory=list)  # time of launches that made one iteration of all robots
 
 
 def show_deadlines(report: Report, robot: RobotModel, path: TickPath, ticks: int) -> None:
@@ -54,23 +50,21 @@ def show_deadlines(report: Report, robot: RobotModel, path: TickPath, ticks: int
             found = [_follow(robot, path, KINDS[kind], robots, ticks, budget) for budget in budgets]
             one = 1e-3 * float(np.median(np.concatenate([late.launches for late in found])))
             for budget, late in zip(budgets, found, strict=True):
-                whole = [*_shares(late.overrun, *WHOLE), *_shares(late.clock, *WHOLE)]
-                own = [*_shares(late.own, *SHARES), *_shares(late.clock_own, *SHARES)]
+                (overrun, own), (clock, clock_own) = (1e-3 * np.transpose(late.ticks), 1e-3 * np.transpose(late.clock))
+                whole = [*percentiles(overrun, *WHOLE), *percentiles(clock, *WHOLE)]
+                owns = [*percentiles(own, *SHARES), *percentiles(clock_own, *SHARES)]
                 counts = f"{late.cut / ticks:.1%}", f"{np.median(late.iterations):g}"
-                report.row(f"{robots}, {kind}", budget, *counts, *whole, *own)
+                report.row(f"{robots}, {kind}", budget, *counts, *whole, *owns)
             for share in SHARES:
                 beyond = max(_beyond(late, share) for late in found[-len(BUDGETS) :])
                 what = f"own overrun beyond the clock's, {robots} robot{'s' * (robots > 1)}, {kind}, p{share:g}"
                 report.claim(what, f"{max(beyond, 0.0):.1f} µs", f"an iteration, {one:.1f} µs", beyond <= one)
 
 
-def _shares(times: list[int], *shares: float) -> list[str]:
-    return [f"{1e-3 * value:.1f}" for value in np.percentile(times, shares)]
-
-
 def _beyond(late: Lateness, share: float) -> float:
-    """How much later than the clock's the ticks are, less the time for which the thread did not run [µs]."""
-    return 1e-3 * float(np.percentile(late.own, share) - np.percentile(late.clock_own, share))
+    """How much later than the clock's the ticks are, both without the time for which the thread did not run [µs]."""
+    ticks, clock = (np.percentile([own for _, own in times], share) for times in (late.ticks, late.clock))
+    return 1e-3 * float(ticks - clock)
 
 
 def _follow(robot: RobotModel, path: TickPath, kind: Any, robots: int, ticks: int, budget: int) -> Lateness:
@@ -86,15 +80,11 @@ def _follow(robot: RobotModel, path: TickPath, kind: Any, robots: int, ticks: in
         begun = time.monotonic_ns()
         result = controller.step(target, dt=DT, deadline_ns=begun + 1000 * budget)
         ended = time.monotonic_ns()
-        cpu = time.thread_time_ns() - cpu_begun
-        late.overrun.append(max(ended - begun - 1000 * budget, 0))
-        late.own.append(max(late.overrun[-1] - max(ended - begun - cpu, 0), 0))
+        late.ticks.append(_late(begun, ended, time.thread_time_ns() - cpu_begun, budget))
         late.cut += int((result.status == int(IKStatus.DEADLINE)).any())
         late.iterations.append(int(result.iterations.max()))
         late.launches += launch.times[1:-1]
-        clock, own = _read_clock(budget)
-        late.clock.append(clock)
-        late.clock_own.append(own)
+        late.clock.append(_read_clock(budget))
         moves = (result.joint_q - before) / DT
         assert (result.joint_q >= robot.joint_limit_lower).all()
         assert (result.joint_q <= robot.joint_limit_upper).all()
@@ -105,12 +95,16 @@ def _follow(robot: RobotModel, path: TickPath, kind: Any, robots: int, ticks: in
     return late
 
 
+def _late(begun: int, ended: int, cpu: int, budget: int) -> tuple[int, int]:
+    """Return how late the end is, and how late without the time for which the thread did not run [ns]."""
+    late = max(ended - begun - 1000 * budget, 0)
+    return late, max(late - max(ended - begun - cpu, 0), 0)
+
+
 def _read_clock(budget: int) -> tuple[int, int]:
-    """Read the clock for so many microseconds; return how late the end was seen, and of it what is own [ns]."""
+    """Read the clock for so many microseconds, and return how late the end was seen."""
     cpu_begun = time.thread_time_ns()
     begun = now = time.monotonic_ns()
-    deadline = begun + 1000 * budget
-    while now < deadline:
+    while now < begun + 1000 * budget:
         now = time.monotonic_ns()
-    cpu = time.thread_time_ns() - cpu_begun
-    return now - deadline, max(now - deadline - max(now - begun - cpu, 0), 0)
+    return _late(begun, now, time.thread_time_ns() - cpu_begun, budget)

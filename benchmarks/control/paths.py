@@ -6,12 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.control.ticks import KINDS, Array, make_controller, statuses_of, timed_ticks
+from benchmarks.control.ticks import KINDS, Array, make_controller, timed_ticks
 from benchmarks.peers.environments import PeerMissingError, run_peer
 from benchmarks.problems.compared_robots import PANDA
+from benchmarks.problems.pose_problems import rotations, transforms
 from benchmarks.problems.tick_paths import ACCELERATION, LINK, TickPath
 from benchmarks.report import Report
-from ik_service.mechanism.transforms import quaternion_rotate
+from ik_service import IKStatus
 from ik_service.robots import RobotModel
 
 DT = 1e-3
@@ -84,9 +85,11 @@ def show_paths(report: Report, panda: RobotModel, paths: dict[str, TickPath]) ->
         for kind, acceleration in KINDS.items():
             run = runs[name, kind] = follow(path.robot(panda), path, acceleration)
             error = run.error
+            words = Counter(sorted(IKStatus(int(code)).word for code in run.status))
+            statuses = ", ".join(f"{word} {count}" for word, count in words.most_common())
             shares = f"{run.speed:.6f}", f"{run.acceleration:.6f}", f"{run.outside:.1g}"
             off = f"{1e3 * DT * (error > ERROR_BOUND).sum():.0f}"
-            cells = f"{1e3 * error.max():.2g}", statuses_of(run.status), off, f"{1e3 * error[-1]:.1g}"
+            cells = f"{1e3 * error.max():.2g}", statuses, off, f"{1e3 * error[-1]:.1g}"
             report.row(name, kind, *shares, *cells)
     _claim(report, runs)
 
@@ -193,10 +196,6 @@ def _run(robot: RobotModel, path: TickPath, who: str) -> dict[str, Array]:
         controller.reset(path.joint_q)
         joint_q = np.array([controller.step(pose, dt=DT).joint_q[0].copy() for pose in path.poses])
         return {"joint_q": joint_q, "solves": 1e3 * wall, "ticks": 1e3 * wall, "cpu": 1e3 * cpu}
-    transforms = np.tile(np.eye(4), (len(path.poses), 1, 1))
-    transforms[:, :3, 3] = path.poses[:, :3]
-    for column, axis in enumerate(np.eye(3)):
-        transforms[:, :3, column] = quaternion_rotate(path.poses[:, 3:], axis)
     return run_peer(
         *PEERS[who],
         urdf=str(PANDA.path),
@@ -204,6 +203,6 @@ def _run(robot: RobotModel, path: TickPath, who: str) -> dict[str, Array]:
         joint_names=robot.joint_names,
         joint_q=path.joint_q,
         velocity=robot.joint_velocity_limit,
-        transforms=transforms,
+        transforms=transforms(path.poses[:, :3], rotations(path.poses[:, 3:])),
         dt=DT,
     )

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.problems.tick_paths import ACCELERATION, LINK, TickPath
-from ik_service import IKStatus
 from ik_service.control import ControlLimits, IKController
 from ik_service.robots import RobotModel
 
@@ -37,8 +36,10 @@ def targets_of(path: TickPath, robots: int, ticks: int) -> Array:
     return np.ascontiguousarray(targets[:, :, None])
 
 
-def timed_ticks(controller: IKController, targets: Array) -> tuple[Array, Array]:
-    """Return wall and CPU time of every tick [µs]."""
+def timed_ticks(controller: IKController, targets: Array, start: Array | None = None) -> tuple[Array, Array]:
+    """Return wall and CPU time of every tick [µs], from a configuration on or from where the controller is."""
+    if start is not None:
+        controller.reset(start)
     wall, cpu = np.zeros((2, len(targets)), dtype=np.int64)
     for k, target in enumerate(targets):
         cpu_begun = time.thread_time_ns()
@@ -48,12 +49,6 @@ def timed_ticks(controller: IKController, targets: Array) -> tuple[Array, Array]
         cpu[k] = time.thread_time_ns() - cpu_begun
         wall[k] = ended - begun
     return 1e-3 * wall, 1e-3 * cpu
-
-
-def statuses_of(codes: Any) -> str:
-    """Return how often there is each status, the most frequent first."""
-    words, counts = np.unique([IKStatus(int(code)).word for code in codes], return_counts=True)
-    return ", ".join(f"{words[k]} {counts[k]}" for k in np.argsort(-counts, kind="stable"))
 
 
 class Stopwatch:

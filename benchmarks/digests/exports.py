@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import ik_service
 from benchmarks.digests.archives import TIMES_TEXT
@@ -29,23 +28,14 @@ PROGRAMS = {"example": "problems.bin", "tick_example": "ticks.bin"}
 COUNTS = {"problem_count": 100, "tick_count": 100}
 
 
-class Exported(NamedTuple):
-    """A name of set-ups, and what makes the export."""
-
-    name: str
-    make: Callable[[], Export]
-
-
 def exports() -> SetUps:
     """Yield the set-ups of all exports."""
-    for one in (
-        *(Exported(robot, partial(_arms, robot)) for robot in HANDS),
-        Exported("panda in a world", _in_a_world),
-        Exported("welded arms", partial(_loops, "welded arms")),
-        Exported("four_bar", partial(_loops, "four_bar")),
-        Exported("panda, ticks with clearance", _clear_ticks),
-    ):
-        yield f"export, {one.name}", partial(_parts, one.make)
+    makes: dict[str, Callable[[], Export]] = {robot: partial(_arms, robot) for robot in HANDS}
+    makes["panda in a world"] = _in_a_world
+    makes |= {name: partial(_loops, name) for name in ("welded arms", "four_bar")}
+    makes["panda, ticks with clearance"] = _clear_ticks
+    for name, make in makes.items():
+        yield f"export, {name}", partial(_parts, make)
 
 
 def _arms(robot: str) -> Export:

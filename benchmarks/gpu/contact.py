@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import ik_service
 from benchmarks.problems.compared_robots import LINKS
-from benchmarks.problems.pose_problems import PoseProblems
+from benchmarks.problems.pose_problems import PoseProblems, link_poses
 from benchmarks.report import Report
 from ik_service.control import ControlLimits, IKController
 from ik_service.solver.compiled import island_launches
@@ -82,8 +82,7 @@ def panda_controller(robot: ik_service.RobotModel, device: wp.Device) -> IKContr
 
 def circle(robot: ik_service.RobotModel, ticks: int) -> NDArray[np.float64]:
     """Return poses of a Panda's hand on a circle of 0.1 m, [ticks, 7]."""
-    pose = robot.forward_kinematics(robot.mid_joint_q, LINKS["panda"])
-    poses = np.tile(np.concatenate([pose.positions[0, 0], pose.orientations_xyzw[0, 0]]), (ticks, 1))
+    poses = np.tile(link_poses(robot, robot.mid_joint_q[None], *LINKS["panda"]), (ticks, 1))
     angle = 2.0 * np.pi * np.arange(ticks) / ticks
     poses[:, :2] += 0.1 * np.stack([np.cos(angle) - 1.0, np.sin(angle)], axis=1)
     return poses

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import ik_service
-from benchmarks.collision.free_answers import TABLE, cluttered
+from benchmarks.collision.free_answers import TABLE, cluttered, in_contact
 from benchmarks.gpu.contact import SEED, Contact, in_float32
 from benchmarks.islands import mechanisms
 from benchmarks.problems.compared_robots import LINKS
@@ -69,7 +69,7 @@ def show_contacts(contact: Contact) -> None:
         free = robot.random_free_joint_q(np.random.default_rng(SEED), contact.count, world)
         given = in_float32(PoseProblems.of(robot, links, free)).given
         result, cells = solved(contact, name, robot, links, *given, world=world)
-        wrong = int((result.success & ~robot.collision(result.joint_q.astype(float), world).is_free).sum())
+        wrong = in_contact(robot, result, world)
         false += wrong
         report.row(*cells, wrong)
     report.claim("successes in contact", false, "none", false == 0)

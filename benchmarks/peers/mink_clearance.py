@@ -11,7 +11,7 @@ from pathlib import Path
 import mink
 import mujoco
 import numpy as np
-from mink_ticks import DAMPING, ROTATION_LENGTH, load
+from mink_ticks import DAMPING, begin, load
 
 FARTHEST = 0.1  # [m] more than the margin, from which on pairs are looked at
 
@@ -27,9 +27,8 @@ def with_shapes(given: dict[str, np.ndarray]) -> mujoco.MjModel:
         first += count
     for k, (*center, x, y, z, w, a, b, c) in enumerate(given["boxes"]):
         size = [0.5 * a, 0.5 * b, 0.5 * c]
-        spec.worldbody.add_geom(
-            name=f"box/{k}", type=mujoco.mjtGeom.mjGEOM_BOX, pos=center, quat=[w, x, y, z], size=size
-        )
+        shape = {"type": mujoco.mjtGeom.mjGEOM_BOX, "size": size}
+        spec.worldbody.add_geom(name=f"box/{k}", pos=center, quat=[w, x, y, z], **shape)
     return spec.compile()
 
 
@@ -45,27 +44,16 @@ def main() -> None:
     with np.load(sys.argv[1]) as file:
         given = dict(file)
     model = with_shapes(given)
-    names = [str(name) for name in given["joint_names"]]
-    columns = [model.joint(name).qposadr[0] for name in names]
-    q = np.zeros(model.nq)
-    q[columns] = given["joint_q"]
-    configuration = mink.Configuration(model, q)
-    task = mink.FrameTask(str(given["link"]), "body", position_cost=1.0, orientation_cost=ROTATION_LENGTH)
-    speeds = dict(zip(names, (np.array([speed]) for speed in given["velocity"]), strict=True))
+    configuration, task, limits, columns = begin(model, given)
     own = [[f"{link}/{k}" for k in range(count)] for link, count in zip(given["links"], given["counts"], strict=True)]
     boxes = [f"box/{k}" for k in range(len(given["boxes"]))]
     pairs = [(own[a], own[b]) for a, b in given["pairs"]]
     pairs += [(spheres, boxes) for spheres, moved in zip(own, given["moved"], strict=True) if moved]
     margin = float(given["margin"])
-    collision = mink.CollisionAvoidanceLimit(
-        model,
-        pairs,
-        minimum_distance_from_collisions=margin,
-        collision_detection_distance=margin + FARTHEST,
-    )
-    limits = [mink.ConfigurationLimit(model), mink.VelocityLimit(model, speeds), collision]
+    distances = {"minimum_distance_from_collisions": margin, "collision_detection_distance": margin + FARTHEST}
+    limits.append(mink.CollisionAvoidanceLimit(model, pairs, **distances))
     ticks, dt = int(given["ticks"]), float(given["dt"])
-    joint_q, cpu = np.zeros((ticks, len(names))), np.zeros(ticks, dtype=np.int64)
+    joint_q, cpu = np.zeros((ticks, len(columns))), np.zeros(ticks, dtype=np.int64)
     for k in range(ticks):
         *position, x, y, z, w = given["targets"][k // int(given["each"])]
         begun = time.thread_time_ns()

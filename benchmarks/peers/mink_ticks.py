@@ -28,21 +28,25 @@ def load(urdf: Path) -> mujoco.MjModel:
     return mujoco.MjModel.from_xml_string(ElementTree.tostring(robot, encoding="unicode"))
 
 
-def main() -> None:
-    """Follow the path and save where the joints were sent, with the times of every tick."""
-    given = np.load(sys.argv[1])
-    model = load(Path(str(given["urdf"])))
+def begin(model: mujoco.MjModel, given: dict) -> tuple[mink.Configuration, mink.FrameTask, list, list[int]]:
+    """Return the start, the task of the link, limits of positions and speeds, and the columns of the joints."""
     names = [str(name) for name in given["joint_names"]]
     speeds = dict(zip(names, (np.array([speed]) for speed in given["velocity"]), strict=True))
     columns = [model.joint(name).qposadr[0] for name in names]
     q = np.zeros(model.nq)
     q[columns] = given["joint_q"]
-    configuration = mink.Configuration(model, q)
     task = mink.FrameTask(str(given["link"]), "body", position_cost=1.0, orientation_cost=ROTATION_LENGTH)
     limits = [mink.ConfigurationLimit(model), mink.VelocityLimit(model, speeds)]
+    return mink.Configuration(model, q), task, limits, columns
+
+
+def main() -> None:
+    """Follow the path and save where the joints were sent, with the times of every tick."""
+    given = np.load(sys.argv[1])
+    configuration, task, limits, columns = begin(load(Path(str(given["urdf"]))), given)
     transforms = [mink.SE3.from_matrix(transform) for transform in given["transforms"]]
     dt = float(given["dt"])
-    joint_q = np.zeros((len(transforms), len(names)))
+    joint_q = np.zeros((len(transforms), len(columns)))
     solves, ticks, cpu = np.zeros((3, len(transforms)), dtype=np.int64)
     for k, transform in enumerate(transforms):
         cpu_begun = time.thread_time_ns()

@@ -1,13 +1,16 @@
 """A Panda on a cart with two driven wheels, a bend that its hand goes along, and its controller."""
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks.problems.held_object import Array, poses
+from benchmarks.problems.pose_problems import link_poses
+from benchmarks.problems.tick_paths import rest_to_rest
 from ik_service.control import ControlLimits, IKController
 from ik_service.mechanism.transforms import quaternion_multiply
 from ik_service.robots import RobotModel, VelocityConstraint, builtin_urdf, load_urdf
 from objectives import IKObjectivePosture
 
+Array = NDArray[np.float64]
 HAND, RADIUS, TRACK = "panda_hand", 0.15, 0.25  # [m]
 WHEELS = {"left_wheel": 10.0, "right_wheel": 10.0}  # [rad/s]
 LENGTH, TURN = 3.0, 2.0  # of the hand's way: along a bend [m], and how far it turns [rad]
@@ -37,9 +40,8 @@ def controller_of(robot: RobotModel, start: Array, limits: ControlLimits) -> IKC
 
 def bend(robot: RobotModel, start: Array, ticks: int) -> Array:
     """Return targets of the hand on a bend, from rest to rest, [ticks, 7]."""
-    s = np.linspace(0.0, 1.0, ticks)
-    way = s**3 * (10.0 - 15.0 * s + 6.0 * s**2)
-    targets = np.tile(poses(robot, start[None], HAND)[0], (ticks, 1))
+    way = rest_to_rest(ticks)
+    targets = np.tile(link_poses(robot, start[None], HAND)[0], (ticks, 1))
     radius = LENGTH / TURN
     targets[:, 0] += radius * np.sin(TURN * way)
     targets[:, 1] += radius * (1.0 - np.cos(TURN * way))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.problems.pose_problems import rotations
 from ik_service.compiler.closed_form import Arm
-from ik_service.mechanism.transforms import quaternion_rotate
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -55,8 +55,7 @@ class Targets:
     @classmethod
     def of(cls, positions: Floats, orientations_xyzw: Floats) -> "Targets":
         """Return targets of positions and quaternions."""
-        columns = [quaternion_rotate(orientations_xyzw, axis) for axis in np.eye(3)]
-        return cls(positions, np.stack(columns, axis=-1))
+        return cls(positions, rotations(orientations_xyzw))
 
     def __getitem__(self, rows: NDArray[np.int64]) -> "Targets":
         """Return some of the targets."""
@@ -74,7 +73,7 @@ class LimitedArm:
     @property
     def zero_rotation(self) -> Floats:
         """Rotation matrix of the link at zero configuration, shape [3, 3]."""
-        return np.stack([quaternion_rotate(self.arm.T_world_link[3:], axis) for axis in np.eye(3)], axis=-1)
+        return rotations(self.arm.T_world_link[3:])
 
     def forward(self, joint_q: Floats) -> tuple[Targets, Floats]:
         """Return the poses of the link, and the axes and points of the joints in the world, shape [n, 2, 6, 3]."""

@@ -1,11 +1,9 @@
 """Two Pandas on one base that hold an object: a weld between their hands, which the robot closes as a loop."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ik_service.robots import LoopConstraint, RobotModel
 
-Array = NDArray[np.float64]
 LEFT, RIGHT = "left_panda_hand", "right_panda_hand"
 HELD = (0.0, 0.0, 0.3, 1.0, 0.0, 0.0, 0.0)  # the right hand in the left one's frame
 NEAR = np.array([-0.2483, -0.3281, 0.1092, -2.1921, -1.5796, 1.7196, -0.0944])
@@ -16,9 +14,3 @@ NEAR = np.concatenate([NEAR, [0.2485, -0.3281, -0.1093, -2.1921, 1.5796, 1.7197,
 def held_object(arms: RobotModel) -> RobotModel:
     """Return the built-in `dual_panda` with the object."""
     return arms.with_loops([LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)])
-
-
-def poses(robot: RobotModel, joint_q: Array, link: str) -> Array:
-    """Return poses of a link, [n, 7]."""
-    found = robot.forward_kinematics(joint_q, [link])
-    return np.concatenate([found.positions[:, 0], found.orientations_xyzw[:, 0]], axis=1)

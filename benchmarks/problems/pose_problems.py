@@ -9,8 +9,26 @@ from numpy.typing import NDArray
 
 from ik_service import RobotModel
 from ik_service.cli.pose_problems import TOLERANCES, inside_limits, pose_errors
+from ik_service.mechanism.transforms import quaternion_rotate
 
 SOLVED = TOLERANCES[1]  # 1 mm and 0.01 rad: what counts as solved where nothing else is said
+
+
+def link_poses(robot: RobotModel, joint_q: NDArray[np.float64], link: str) -> NDArray[np.float64]:
+    """Return positions [m] and quaternions xyzw of a link in the world frame, shape [n, 7]."""
+    return np.asarray(np.concatenate(robot.forward_kinematics(joint_q, [link]), axis=-1)[:, 0])
+
+
+def rotations(orientations_xyzw: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return rotation matrices of quaternions, shape [..., 3, 3]."""
+    return np.stack([quaternion_rotate(orientations_xyzw, axis) for axis in np.eye(3)], axis=-1)
+
+
+def transforms(positions: NDArray[np.float64], rotation: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return poses of positions [n, 3] and rotation matrices [n, 3, 3] as matrices, shape [n, 4, 4]."""
+    found = np.tile(np.eye(4), (len(positions), 1, 1))
+    found[:, :3, :3], found[:, :3, 3] = rotation, positions
+    return found
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.problems.pose_problems import link_poses
 from ik_service.robots import RobotModel
 
 LINK = "panda_hand"
@@ -32,9 +33,9 @@ class TickPath:
 
 def panda_paths(robot: RobotModel, ticks: int) -> dict[str, TickPath]:
     """Return paths of the Panda by name, from rest to rest; 10000 ticks of a millisecond suit its limits."""
-    there = _rest_to_rest(ticks)
+    there = rest_to_rest(ticks)
     there_and_back = np.sin(np.pi * there)
-    home = _pose(robot, HOME)
+    home = link_poses(robot, HOME[None], LINK)
 
     def moved(*offsets: Float64Array) -> Float64Array:
         poses = np.tile(home, (ticks, 1))
@@ -45,14 +46,14 @@ def panda_paths(robot: RobotModel, ticks: int) -> dict[str, TickPath]:
         """One joint goes somewhere and back, as the hand sees it."""
         joint_q = np.tile(first, (ticks, 1))
         joint_q[:, joint] += there_and_back * (last - first[joint])
-        return TickPath(first, _poses(robot, joint_q), True, held)
+        return TickPath(first, link_poses(robot, joint_q, LINK), True, held)
 
     turn, zero = 2.0 * np.pi * there, np.zeros(ticks)
     out = np.array([0.0, 0.3, 0.0, -1.6, 0.0, 1.9, 0.7])
-    beyond = np.tile(_pose(robot, out), (ticks, 1))
+    beyond = np.tile(link_poses(robot, out[None], LINK), (ticks, 1))
     beyond[:, :3] += np.outer(there_and_back, [0.6, 0.0, 0.2])
     near_limit = np.array([0.0, -0.5, 0.0, -2.0, 0.0, 1.8, 2.0])
-    turned = _turned(_pose(robot, near_limit), 1.6 * there_and_back)
+    turned = _turned(link_poses(robot, near_limit[None], LINK)[0], 1.6 * there_and_back)
     return {
         "circle": TickPath(HOME, moved(0.1 * (np.cos(3 * turn) - 1.0), 0.1 * np.sin(3 * turn), zero), True),
         "figure of eight": TickPath(HOME, moved(zero, 0.12 * np.sin(2 * turn), 0.06 * np.sin(4 * turn)), True),
@@ -63,19 +64,10 @@ def panda_paths(robot: RobotModel, ticks: int) -> dict[str, TickPath]:
     }
 
 
-def _rest_to_rest(ticks: int) -> Float64Array:
+def rest_to_rest(ticks: int) -> Float64Array:
     """From 0 to 1 without a jump of speed or acceleration."""
     s = np.linspace(0.0, 1.0, ticks)
     return np.asarray(s**3 * (10.0 - 15.0 * s + 6.0 * s**2))
-
-
-def _poses(robot: RobotModel, joint_q: Float64Array) -> Float64Array:
-    poses = robot.forward_kinematics(joint_q, links=[LINK])
-    return np.hstack([poses.positions[:, 0], poses.orientations_xyzw[:, 0]])
-
-
-def _pose(robot: RobotModel, joint_q: Float64Array) -> Float64Array:
-    return np.asarray(_poses(robot, joint_q[None])[0])
 
 
 def _turned(pose: Float64Array, angles: Float64Array) -> Float64Array:
