@@ -13,9 +13,8 @@ import sys
 from contextlib import suppress
 from itertools import chain
 
-from benchmarks.digests.archives import files
 from benchmarks.digests.bodies import bodies
-from benchmarks.digests.exports import exports
+from benchmarks.digests.files import exports, files
 from benchmarks.digests.program import Budget, SetUps, run
 
 

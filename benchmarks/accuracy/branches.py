@@ -15,7 +15,8 @@ import numpy as np
 
 import ik_service
 from benchmarks.peers.environments import PeerMissingError, run_peer
-from benchmarks.problems.arm_solutions import (
+from benchmarks.problems.pose_problems import transforms
+from benchmarks.problems.six_joint_arms import (
     FOUND,
     LIMIT_SLACK,
     NEAR_LIMIT,
@@ -23,12 +24,13 @@ from benchmarks.problems.arm_solutions import (
     SAME,
     Flags,
     Floats,
+    SixJoints,
     Targets,
     apart,
+    arms_with_branches,
     is_found,
+    xarm6,
 )
-from benchmarks.problems.pose_problems import transforms
-from benchmarks.problems.six_joint_arms import SixJoints, arms_with_branches, xarm6
 from benchmarks.report import Report
 from benchmarks.run import Times, benchmark, timed
 

@@ -13,9 +13,8 @@ import numpy as np
 
 import ik_service
 from benchmarks.problems.compared_robots import ARMS, G1, MANY_LIMBS, MORE_ARMS, PANDA, WHOLE_BODY, ComparedRobot
-from benchmarks.problems.hard_problems import FAR, LIMIT_SHARE, NEARLY, HardArm
+from benchmarks.problems.hard_problems import FAR, LIMIT_SHARE, NEARLY, HardArm, pose_costs
 from benchmarks.problems.pose_problems import PoseProblems
-from benchmarks.problems.reference_descent import pose_costs
 from benchmarks.report import Report
 from benchmarks.run import Times, benchmark, timed
 

@@ -3,7 +3,6 @@
 python -m benchmarks.accuracy.unreachable [--full] [--poses 1000000] [--targets 20000] [--write]
 """
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -46,11 +45,15 @@ def poses_of(one: ComparedRobot, active: NDArray[np.float64]) -> Poses:
     return poses.positions[:, 0], poses.orientations_xyzw[:, 0]
 
 
+def directions(rng: np.random.Generator, count: int, width: int = 3) -> NDArray[np.float64]:
+    """Return random unit vectors."""
+    drawn = rng.normal(size=(count, width))
+    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+
+
 def turned(orientations_xyzw: NDArray[np.float64], angle: NDArray[np.float64], rng: np.random.Generator) -> Any:
     """Return orientations turned by angles about random axes."""
-    axes = rng.normal(size=(len(angle), 3))
-    axes /= np.linalg.norm(axes, axis=1, keepdims=True)
-    return quaternion_multiply(quaternion_exp(angle[:, None] * axes), orientations_xyzw)
+    return quaternion_multiply(quaternion_exp(angle[:, None] * directions(rng, len(angle))), orientations_xyzw)
 
 
 def at_the_ends_of_tolerances(one: ComparedRobot, count: int, rng: np.random.Generator) -> Poses:
@@ -63,8 +66,7 @@ def at_the_ends_of_tolerances(one: ComparedRobot, count: int, rng: np.random.Gen
     right = np.clip(np.round(active / (np.pi / 2)) * (np.pi / 2) + noise, lower, upper)
     active = np.where(rng.random((count, 1)) < 0.2, right, active)
     positions, orientations_xyzw = poses_of(one, active)
-    shift = rng.normal(size=(count, 3))
-    shift /= np.linalg.norm(shift, axis=1, keepdims=True)
+    shift = directions(rng, count)
     shares = np.where(rng.random((2, count)) < 0.6, 0.99999, rng.random((2, count)))
     return positions + POSITION * shares[0, :, None] * shift, turned(orientations_xyzw, ORIENTATION * shares[1], rng)
 
@@ -73,8 +75,7 @@ def box(one: ComparedRobot, count: int, rng: np.random.Generator) -> Poses:
     """Return positions in the box around the reach, with random orientations."""
     reached = poses_of(one, rng.uniform(*limits(one.robot), (20_000, one.robot.active_dof_count)))[0]
     low, high = reached.min(axis=0), reached.max(axis=0)
-    orientations_xyzw = rng.normal(size=(count, 4))
-    orientations_xyzw /= np.linalg.norm(orientations_xyzw, axis=1, keepdims=True)
+    orientations_xyzw = directions(rng, count, 4)
     margin = 0.05 * (high - low)
     return rng.uniform(low - margin, high + margin, (count, 3)), orientations_xyzw
 
@@ -105,10 +106,8 @@ def proofs_alone(kernel: ProofKernel, robot: ik_service.RobotModel, targets: Pos
     task.positions = wp.array(targets[0], dtype=wp.float32, device=device)
     task.orientations_xyzw = wp.array(targets[1], dtype=wp.float32, device=device)
     task.tool = wp.array([[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]], dtype=wp.transformd, device=device)
-    task.limit_lower, task.limit_upper = (
-        wp.array(end[None], dtype=wp.float64, device=device)
-        for end in (robot.active_limit_lower, robot.active_limit_upper)
-    )
+    ends = robot.active_limit_lower, robot.active_limit_upper
+    task.limit_lower, task.limit_upper = (wp.array(end[None], dtype=wp.float64, device=device) for end in ends)
     task.searches = zeroed(Searches, device, (count, 1), branch_joint_q=(count, 1, BRANCH_NUMBERS))
     task.best = zeroed(BestAttempts, device, (count, 1))
     task.best.rank.fill_(int(FAILED))
@@ -116,14 +115,6 @@ def proofs_alone(kernel: ProofKernel, robot: ik_service.RobotModel, targets: Pos
         wp.launch(kernel.kernel, 1, [task, phase, 0, 1], device=device)
     found: NDArray[np.int32] = task.searches.proof.numpy()[:, 0]
     return found
-
-
-def arms() -> Iterator[tuple[ComparedRobot, ProofKernel]]:
-    """Give the compared arms that have a closed form."""
-    for one in (*ARMS, *MORE_ARMS):
-        kernel = proof_kernel_of(one.robot, one.links[0], Lanes.on_cpu())
-        if kernel is not None:
-            yield one, kernel
 
 
 def show(report: Report, *, poses: int, targets: int, seeds: int) -> None:
@@ -135,7 +126,10 @@ def show(report: Report, *, poses: int, targets: int, seeds: int) -> None:
     columns = ("not solved", "proven", *PROOFS, "us a target", "us a proven one")
     report.table("arm", "set", *columns)
     wrong, tried = 0, 0
-    for one, kernel in arms():
+    for one in (*ARMS, *MORE_ARMS):
+        kernel = proof_kernel_of(one.robot, one.links[0], Lanes.on_cpu())
+        if kernel is None:  # the arm has no closed form
+            continue
         rng = np.random.default_rng(0)
         for first in range(0, poses, CHUNK):
             reachable = at_the_ends_of_tolerances(one, min(CHUNK, poses - first), rng)
@@ -155,10 +149,8 @@ def show(report: Report, *, poses: int, targets: int, seeds: int) -> None:
             left = np.count_nonzero(~result.success)
             share = proven.sum() / left
             if name == "box":
-                bound = PROVEN_IN_BOX[len(kernel.arm.dofs)]
-                report.claim(
-                    f"{one.name}: proven in the box", f"{100 * share:.2f} %", f"{100 * bound:g} %", share >= bound
-                )
+                what, bound = f"{one.name}: proven in the box", PROVEN_IN_BOX[len(kernel.arm.dofs)]
+                report.claim(what, f"{100 * share:.2f} %", f"{100 * bound:g} %", share >= bound)
             each = [f"{100 * kind / left:.1f} %" for kind in kinds]
             report.row(one.name, name, left, f"{100 * share:.2f} %", *each, f"{times.least:.2f}", f"{only.least:.2f}")
     report.claim("wrong proofs", f"{wrong} of {poses} poses of each arm and {tried} proven targets", "0", wrong == 0)

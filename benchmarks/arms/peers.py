@@ -32,7 +32,7 @@ from benchmarks.arms.contenders import (
     solve_with_pinocchio,
 )
 from benchmarks.peers.environments import NEWTON_ITERATIONS, SLACK, PeerMissingError, draw
-from benchmarks.problems import reference_descent
+from benchmarks.problems import hard_problems
 from benchmarks.problems.compared_robots import ARMS, MANY_LIMBS, PANDA, WHOLE_BODY
 from benchmarks.problems.hard_problems import FAR, LIMIT_SHARE, NEARLY, HardArm
 from benchmarks.problems.pose_problems import SOLVED, PoseProblems
@@ -234,9 +234,9 @@ def _show_out_of_reach(report: Report, sizes: Any) -> None:
 
 def _above_the_least(problems: PoseProblems, joint_q: Any, has_orientation: bool) -> list[str]:
     """Return median and worst of cost and distance [mm] above those of a descent."""
-    best, least = reference_descent.least_costs(problems, REFERENCE_SEEDS, 0, has_orientation)
+    best, least = hard_problems.least_costs(problems, REFERENCE_SEEDS, 0, has_orientation)
     few = joint_q[: len(problems)]
-    cost = reference_descent.pose_costs(problems, few, has_orientation) / least - 1.0
+    cost = hard_problems.pose_costs(problems, few, has_orientation) / least - 1.0
     own, reference = (
         np.linalg.norm(PoseProblems.of(problems.robot, problems.links, q).positions - problems.positions, axis=2)[:, 0]
         for q in (few, best)

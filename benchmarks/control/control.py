@@ -12,8 +12,16 @@ import warp as wp
 
 import ik_service
 from benchmarks.control.deadlines import show_deadlines
-from benchmarks.control.paths import show_paths, show_peers
-from benchmarks.control.ticks import KINDS, Array, Stopwatch, make_controller, targets_of, timed_ticks
+from benchmarks.control.paths import (
+    KINDS,
+    Array,
+    Stopwatch,
+    make_controller,
+    show_paths,
+    show_peers,
+    targets_of,
+    timed_ticks,
+)
 from benchmarks.problems.tick_paths import ACCELERATION, TickPath, panda_paths
 from benchmarks.report import Report
 from benchmarks.run import benchmark, in_turns, percentiles

@@ -6,8 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.control.paths import ACCELERATION_ROUNDING, DT, SPEED_ROUNDING
-from benchmarks.control.ticks import KINDS, Stopwatch, make_controller, targets_of
+from benchmarks.control.paths import (
+    ACCELERATION_ROUNDING,
+    DT,
+    KINDS,
+    SPEED_ROUNDING,
+    Stopwatch,
+    make_controller,
+    targets_of,
+)
 from benchmarks.problems.tick_paths import TickPath
 from benchmarks.report import Report
 from benchmarks.run import percentiles

@@ -15,8 +15,8 @@ import msgpack
 import numpy as np
 from fastapi.testclient import TestClient
 
-from benchmarks.digests.archives import arrays_of
 from benchmarks.digests.documents import HANDS, OBJECTS, posts, solves
+from benchmarks.digests.files import arrays_of
 from benchmarks.digests.program import Parts, SetUps
 from ik_service.client.messages import read_reply, solve_result
 from ik_service.service import create_app

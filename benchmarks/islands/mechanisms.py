@@ -96,9 +96,8 @@ def _show_speed(report: Report) -> None:
             }
             for what, solve in solves.items():
                 result, times = timed(solve, REPEATS if engine == "compiled" else 1)
-                if what == "drives":
-                    off = from_drives(mechanism, robot, result.joint_q, drives)
-                else:
+                off = from_drives(mechanism, robot, result.joint_q, drives)
+                if what == "end effector":
                     off = errors(mechanism, robot, result.joint_q, (target[0][:count], target[1][:count]))
                 add_speed(report, (mechanism.name, what, engine), result, times, off, gaps(robot, result.joint_q))
 

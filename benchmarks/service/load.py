@@ -91,11 +91,7 @@ class Connection(asyncio.Protocol):
         self._parser, self._body = httptools.HttpResponseParser(self), b""
 
     async def send(self, request: bytes) -> tuple[int, bytes]:
-        """Send a whole request; return status and body of the answer.
-
-        Raises:
-            ConnectionError: The other side has closed.
-        """
+        """Send a whole request, and return status and body of the answer; a ConnectionError where there is none."""
         if self.transport is None:
             raise ConnectionResetError("The connection is closed.")
         self._answer = asyncio.get_running_loop().create_future()
@@ -135,11 +131,7 @@ class Connection(asyncio.Protocol):
 
 
 def run_load(plan: LoadPlan) -> LoadReport:
-    """Put a service under load and measure.
-
-    Raises:
-        LoadError: The service is not there, or refuses the request.
-    """
+    """Put a service under load and measure; a LoadError where it is not there or refuses the request."""
     return asyncio.run(_run(plan))
 
 
@@ -181,11 +173,9 @@ def _raw(plan: LoadPlan, method: str, path: str, body: bytes = b"") -> bytes:
 
 
 async def _connect(plan: LoadPlan) -> Connection:
-    address = urlsplit(plan.url)
+    address, loop = urlsplit(plan.url), asyncio.get_running_loop()
     try:
-        _, connection = await asyncio.get_running_loop().create_connection(
-            Connection, address.hostname, address.port or 80
-        )
+        _, connection = await loop.create_connection(Connection, address.hostname, address.port or 80)
     except OSError as error:
         raise LoadError(f"Nothing answers at {plan.url}: {error.strerror or error}.") from error
     return connection

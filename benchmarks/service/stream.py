@@ -19,7 +19,7 @@ from websockets.sync.client import connect
 import ik_service
 from benchmarks.problems.pose_problems import PoseProblems
 from benchmarks.report import Report
-from benchmarks.run import benchmark
+from benchmarks.run import benchmark, percentiles
 from benchmarks.service.service_process import CLIENT_CORE, SERVER_CORE, ServiceProcess, service
 
 LINK = "panda_hand"
@@ -50,8 +50,8 @@ def _show_streams(report: Report, running: ServiceProcess) -> None:
         rounds = [follow(running, name) for _ in range(ROUNDS)]
         cost = 1e3 * (running.cpu_seconds - before) / (ROUNDS * TICKS)
         times, wrong = np.concatenate([times for times, _ in rounds]), sum(wrong for _, wrong in rounds)
-        p50, p99 = np.percentile(times, [50, 99])
-        report.row(name, f"{p50:.3f}", f"{p99:.3f}", f"{cost:.3f}", wrong)
+        report.row(name, *percentiles(times, 50, 99, decimals=3), f"{cost:.3f}", wrong)
+        p50 = np.median(times)
         report.claim(f"median round trip, {name}", f"{p50:.3f} ms", f"{BOUND_MS:g} ms", p50 <= BOUND_MS)
         report.claim(f"lost or reordered, {name}", wrong, "0", wrong == 0)
 
@@ -80,16 +80,11 @@ def _show_requests(report: Report, running: ServiceProcess) -> None:
     connection = http.client.HTTPConnection(running.url.removeprefix("http://"))
     for name, (write, _) in CODECS.items():
         kind = {"Content-Type": f"application/{name}"}
-        bodies = [write({"targets": [as_target(position)]}) for position in targets()]
-        requests = [("POST", "/v1/robots/panda/solve", body, kind) for body in bodies]
+        asked = [{"link": LINK, "positions": [one], "orientations_xyzw": [ORIENTATION]} for one in targets()]
+        requests = [("POST", "/v1/robots/panda/solve", write({"targets": [one]}), kind) for one in asked]
         report.row(f"solve, {name}", *round_trips(running, connection, requests))
     live = [("GET", "/health/live", None, {})] * TICKS
     report.row("/health/live", *round_trips(running, connection, live))
-
-
-def as_target(position: list[float]) -> dict[str, Any]:
-    """Return one problem's target."""
-    return {"link": LINK, "positions": [position], "orientations_xyzw": [ORIENTATION]}
 
 
 def round_trips(running: ServiceProcess, connection: http.client.HTTPConnection, requests: list[Any]) -> list[str]:
@@ -104,8 +99,7 @@ def round_trips(running: ServiceProcess, connection: http.client.HTTPConnection,
         times.append(1e3 * (time.perf_counter() - started))
         assert answer.status == 200, content
     cost = 1e3 * (running.cpu_seconds - before) / len(times)
-    p50, p99 = np.percentile(times, [50, 99])
-    return [f"{p50:.3f}", f"{p99:.3f}", f"{cost:.3f}"]
+    return [*percentiles(times, 50, 99, decimals=3), f"{cost:.3f}"]
 
 
 def _show_gzip(report: Report, running: ServiceProcess) -> None:
@@ -117,9 +111,8 @@ def _show_gzip(report: Report, running: ServiceProcess) -> None:
     connection.request("POST", "/v1/robots/panda/solve", body, {"Content-Type": "application/json"})
     answer = connection.getresponse().read()
     size = f"{len(answer) / 1e3:.0f} kB"
-    report.section(
-        "Compression", f"The JSON answer to 10 000 targets, {size}, by zlib.", "level", "size [kB]", "CPU [ms]"
-    )
+    what = f"The JSON answer to 10 000 targets, {size}, by zlib."
+    report.section("Compression", what, "level", "size [kB]", "CPU [ms]")
     for level in (1, 6):
         started = time.process_time()
         size = len(zlib.compress(answer, level))

@@ -1,4 +1,4 @@
-"""A Panda on a cart with two driven wheels, a bend that its hand goes along, and its controller."""
+"""Robots of Pandas with constraints: two arms that hold an object, and an arm on a cart with its way and controller."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,8 +7,20 @@ from benchmarks.problems.pose_problems import link_poses
 from benchmarks.problems.tick_paths import rest_to_rest
 from ik_service.control import ControlLimits, IKController
 from ik_service.mechanism.transforms import quaternion_multiply
-from ik_service.robots import RobotModel, VelocityConstraint, builtin_urdf, load_urdf
+from ik_service.robots import LoopConstraint, RobotModel, VelocityConstraint, builtin_urdf, load_urdf
 from objectives import IKObjectivePosture
+
+LEFT, RIGHT = "left_panda_hand", "right_panda_hand"
+HELD = (0.0, 0.0, 0.3, 1.0, 0.0, 0.0, 0.0)  # the right hand in the left one's frame
+NEAR = np.array([-0.2483, -0.3281, 0.1092, -2.1921, -1.5796, 1.7196, -0.0944])
+NEAR = np.concatenate([NEAR, [0.2485, -0.3281, -0.1093, -2.1921, 1.5796, 1.7197, 1.6652]])
+"""A configuration in which they nearly hold it."""
+
+
+def held_object(arms: RobotModel) -> RobotModel:
+    """Return the built-in `dual_panda` with the object."""
+    return arms.with_loops([LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)])
+
 
 Array = NDArray[np.float64]
 HAND, RADIUS, TRACK = "panda_hand", 0.15, 0.25  # [m]
