@@ -26,8 +26,8 @@ import numpy as np
 import warp as wp
 
 import ik_service
-from benchmarks.gpu import company, loops_and_contacts, rates
-from benchmarks.gpu.contact import Contact, circle, panda_controller, reachable
+from benchmarks.gpu import rates, steps
+from benchmarks.gpu.steps import Contact, circle, panda_controller, reachable
 from benchmarks.problems.compared_robots import LINKS, PANDA
 from benchmarks.problems.pose_problems import SOLVED, PoseProblems
 from benchmarks.report import Report
@@ -271,12 +271,12 @@ STEPS: dict[str, Callable[[Contact], None]] = {
     "ticks": _show_ticks,
     "rates": _show_rates,
     "robots": _show_robots,
-    "loops": loops_and_contacts.show_loops,
-    "contacts": loops_and_contacts.show_contacts,
-    "company": company.show_company,
-    "threads": company.show_threads,
-    "deadline": company.show_deadline,
-    "first_use": company.show_first_use,
+    "loops": steps.show_loops,
+    "contacts": steps.show_contacts,
+    "company": steps.show_company,
+    "threads": steps.show_threads,
+    "deadline": steps.show_deadline,
+    "first_use": steps.show_first_use,
     "launches": _show_launches,
     "sanitizers": _show_sanitizers,
     "service": _show_service,

@@ -1,7 +1,5 @@
 """How long `make test` takes, cold and warm, which rooms and tests take longest, and how much memory it needs.
 
-python -m benchmarks.suite_time [--write]
-
 Cold is a copy of the repository with an empty home: nothing is installed, downloaded or compiled. Warm is the next run
 there. The bounds are for two cores that have nothing else to do.
 """

@@ -1,7 +1,5 @@
 """Functions and files of this project that one warm call enters: a POST of one target, and `IKSolver.solve`.
 
-python -m benchmarks.walk
-
 All threads are profiled. Functions of Warp kernels run on devices and are left out, and so are comprehensions.
 """
 

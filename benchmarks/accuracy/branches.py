@@ -1,8 +1,6 @@
 """All solutions of arms with six joints: what ours and EAIK miss, whether complete sets are complete, and time.
 
 The xArm6, which has no branches in closed form here, is compared with ssik.
-
-python -m benchmarks.accuracy.branches [--full] [--poses 100000] [--write]
 """
 
 from collections import Counter
@@ -15,22 +13,9 @@ import numpy as np
 
 import ik_service
 from benchmarks.peers.environments import PeerMissingError, run_peer
+from benchmarks.problems import six_joint_arms
 from benchmarks.problems.pose_problems import transforms
-from benchmarks.problems.six_joint_arms import (
-    FOUND,
-    LIMIT_SLACK,
-    NEAR_LIMIT,
-    NEAR_SINGULAR,
-    SAME,
-    Flags,
-    Floats,
-    SixJoints,
-    Targets,
-    apart,
-    arms_with_branches,
-    is_found,
-    xarm6,
-)
+from benchmarks.problems.six_joint_arms import FOUND, LIMIT_SLACK, NEAR_LIMIT, NEAR_SINGULAR, Floats, SixJoints, Targets
 from benchmarks.report import Report
 from benchmarks.run import Times, benchmark, timed
 
@@ -135,18 +120,18 @@ def compare(one: SixJoints, joint_q: Floats, targets: Targets, ours: Any, theirs
     given = np.isfinite(raw[..., 0])
     refined = raw.copy()
     refined[given] = limited.refined(raw[given], targets[np.nonzero(given)[0]])
-    stays = given & (apart(refined, raw) < FOUND)
+    stays = given & (six_joint_arms.apart(refined, raw) < FOUND)
     not_exact = given & ~stays
     not_exact[stays] = limited.error_size(refined[stays], targets[np.nonzero(stays)[0]]) > EXACT_OURS
     kept = limited.kept(np.where(stays[..., None], refined, np.nan), targets, EXACT_OURS)
     exact = limited.kept(theirs.joint_q, targets, EXACT_PEER)
-    missed = exact & ~is_found(theirs.joint_q, raw)
-    led_to = missed & is_found(theirs.joint_q, refined, SAME)
+    missed = exact & ~six_joint_arms.is_found(theirs.joint_q, raw)
+    led_to = missed & six_joint_arms.is_found(theirs.joint_q, refined, six_joint_arms.SAME)
     in_complete = missed & ours.complete[:, None]
     hard = limited.hard(theirs.joint_q, missed)
-    they_miss = kept & ~is_found(refined, theirs.every)
+    they_miss = kept & ~six_joint_arms.is_found(refined, theirs.every)
     they_miss_hard = limited.hard(refined, they_miss)
-    own_missed = ~is_found(own, raw)[:, 0]
+    own_missed = ~six_joint_arms.is_found(own, raw)[:, 0]
     show_misses(one, joint_q, theirs.joint_q, in_complete | (missed & ~hard), ours.complete)
     figures = {
         "theirs": exact,
@@ -163,12 +148,14 @@ def compare(one: SixJoints, joint_q: Floats, targets: Targets, ours: Any, theirs
         "complete": ours.complete,
         "own missed": own_missed,
         "own missed in complete": own_missed & ours.complete,
-        "own they miss": ~is_found(own, theirs.every),
+        "own they miss": ~six_joint_arms.is_found(own, theirs.every),
     }
     return Counter({"poses": len(joint_q)} | {name: int(np.count_nonzero(of)) for name, of in figures.items()})
 
 
-def show_misses(one: SixJoints, joint_q: Floats, solutions: Floats, missed: Flags, complete: Flags) -> None:
+def show_misses(
+    one: SixJoints, joint_q: Floats, solutions: Floats, missed: six_joint_arms.Flags, complete: six_joint_arms.Flags
+) -> None:
     """Print some solutions that ours misses: hard ones only in complete sets."""
     for pose, number in np.argwhere(missed)[:CASES]:
         made, missing = joint_q[pose].tolist(), solutions[pose, number]
@@ -200,9 +187,9 @@ def measure(
 def show(report: Report, *, poses: int, xarm6_poses: int, repeats: int) -> None:
     """Measure and print the tables."""
     total: Counter[str] = Counter()
-    rows = {one: measure(one, poses, repeats) for one in arms_with_branches()}
+    rows = {one: measure(one, poses, repeats) for one in six_joint_arms.arms_with_branches()}
     try:
-        searched = xarm6()
+        searched = six_joint_arms.xarm6()
         rows[searched] = measure(searched, xarm6_poses, repeats, solve_with_ssik)
     except PeerMissingError as error:
         report.line(f"xArm6: {error}.")

@@ -1,7 +1,5 @@
 """Derivatives of answers by their targets: beside differences of answers that are solved again, and what they cost.
 
-python -m benchmarks.accuracy.derivatives [--write]
-
 Differences are of fourth order, in float64, of minima that other code solves for; those of robots with loops are of
 answers that are solved again, in float64 too.
 """
@@ -113,8 +111,9 @@ def show(report: Report) -> None:
     for case in CASES:
         robot = ik_service.load_robot(case.robot, collision="ignore")
         problems = Problems.of(case, robot)
-        result = problems.solver.solve(problems.positions, problems.orientations_xyzw)
-        found = problems.solver.linearise(result, problems.positions, problems.orientations_xyzw)
+        targets = problems.positions, problems.orientations_xyzw
+        result = problems.solver.solve(*targets)
+        found = problems.solver.linearise(result, *targets)
         errors, others = problems.errors(found, case)
         median, most = np.median(errors), np.quantile(errors, 0.99)
         many, one = (_milliseconds(problems, count) for count in (len(result), 1))

@@ -12,13 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.mechanism.transforms import (
-    quaternion_conjugate,
-    quaternion_exp,
-    quaternion_multiply,
-    quaternion_rotate,
-    transform_multiply,
-)
+from ik_service.mechanism import transforms
 from ik_service.robots import RobotModel
 
 Array = NDArray[np.float64]
@@ -105,7 +99,7 @@ class Minima:
         tips = self._tips(joint_q)[0]
         parts = [tips[..., :3] - positions]
         if orientations_xyzw is not None:
-            left = quaternion_multiply(tips[..., 3:], quaternion_conjugate(orientations_xyzw))
+            left = transforms.quaternion_multiply(tips[..., 3:], transforms.quaternion_conjugate(orientations_xyzw))
             parts.append(2.0 * ROTATION_LENGTH * left[..., :3] * np.where(left[..., 3:] < 0.0, -1.0, 1.0))
         return np.concatenate(parts, axis=-1).reshape(len(joint_q), -1)
 
@@ -116,7 +110,7 @@ class Minima:
         if self.tools is None:
             return links, np.zeros_like(poses.positions)
         tools = np.broadcast_to(self.tools, links.shape)
-        return transform_multiply(links, tools), quaternion_rotate(links[..., 3:], tools[..., :3])
+        return transforms.transform_multiply(links, tools), transforms.quaternion_rotate(links[..., 3:], tools[..., :3])
 
     def _newton(self, positions: Array, orientations: Array | None, joint_q: Array, free: NDArray[np.intp]) -> Array:
         """Solve problems with the same free DOFs, shape [n, joint_coord_count]."""
@@ -162,7 +156,8 @@ class Minima:
             found[:, scalar] += weight * (joint_q - self.reference)[:, own]
             for first_dof, first in self._quaternions():
                 part = slice(first, first + 4)
-                turn = quaternion_multiply(joint_q[:, part], quaternion_conjugate(self.reference[None, part]))
+                back = transforms.quaternion_conjugate(self.reference[None, part])
+                turn = transforms.quaternion_multiply(joint_q[:, part], back)
                 found[:, first_dof : first_dof + 3] += 2.0 * weight * turn[:, 3:] * turn[:, :3]  # of 1/2 |2 vec|^2
         if self.lower is not None and self.upper is not None:
             outside = np.maximum(joint_q - self.upper, 0.0) - np.maximum(self.lower - joint_q, 0.0)
@@ -194,8 +189,8 @@ def moved_target(
         positions[:, target, axis] += by
         return positions, orientations_xyzw
     orientations_xyzw = orientations_xyzw.copy()
-    turn = quaternion_exp(np.atleast_1d(by)[:, None] * np.eye(3)[axis - 3])
-    orientations_xyzw[:, target] = quaternion_multiply(turn, orientations_xyzw[:, target])
+    turn = transforms.quaternion_exp(np.atleast_1d(by)[:, None] * np.eye(3)[axis - 3])
+    orientations_xyzw[:, target] = transforms.quaternion_multiply(turn, orientations_xyzw[:, target])
     return positions, orientations_xyzw
 
 

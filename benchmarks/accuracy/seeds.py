@@ -1,7 +1,5 @@
 """How many seeds a search takes: reachable targets, at joint limits and elsewhere, those out of reach, all solutions.
 
-python -m benchmarks.accuracy.seeds [--write]
-
 Success and costs are judged by kinematics of the host in float64.
 """
 

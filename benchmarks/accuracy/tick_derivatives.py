@@ -1,7 +1,5 @@
 """How accurate derivatives of a controller's ticks are, and of how many ticks there are some.
 
-python -m benchmarks.accuracy.tick_derivatives [--write]
-
 Beside them: derivatives of the same ticks along a random direction, by the polynomials through ticks at many distances
 of which neighbours differ least (Ridders).
 """

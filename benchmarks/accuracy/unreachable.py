@@ -1,7 +1,4 @@
-"""Targets out of reach: how many are proven so, what a target costs, and whether a proof was ever wrong.
-
-python -m benchmarks.accuracy.unreachable [--full] [--poses 1000000] [--targets 20000] [--write]
-"""
+"""Targets out of reach: how many are proven so, what a target costs, and whether a proof was ever wrong."""
 
 from functools import partial
 from typing import Any

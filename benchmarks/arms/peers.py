@@ -1,7 +1,5 @@
 """Ours beside newton.ik, OptIK and a C++ loop on Pinocchio: same targets, same judge, one pinned core, one run.
 
-python -m benchmarks.arms.peers [--full] [--write] [--targets 10000] [--repeats 7] ...
-
 --write keeps RESULTS.md and its plots beside this file.
 """
 
@@ -19,18 +17,8 @@ from typing import Any
 import numpy as np
 
 import ik_service
-from benchmarks.arms.contenders import (
-    NEWTON_SEEDS,
-    PINOCCHIO_SEEDS,
-    TIGHT,
-    Answers,
-    affordable,
-    make_solver,
-    solve_with_newton,
-    solve_with_optik,
-    solve_with_ours,
-    solve_with_pinocchio,
-)
+from benchmarks.arms import contenders
+from benchmarks.arms.contenders import TIGHT, Answers, make_solver, solve_with_ours, solve_with_pinocchio
 from benchmarks.peers.environments import NEWTON_ITERATIONS, SLACK, PeerMissingError, draw
 from benchmarks.problems import hard_problems
 from benchmarks.problems.compared_robots import ARMS, MANY_LIMBS, PANDA, WHOLE_BODY
@@ -71,10 +59,10 @@ Contender = tuple[str, str, PoseProblems, Callable[[], Answers]]
 Kept = dict[str, tuple[PoseProblems, Answers]]
 
 
-def compare(report: Report, contenders: Iterable[Contender], cells: Callable[..., Iterable[object]]) -> Kept:
+def compare(report: Report, compared: Iterable[Contender], cells: Callable[..., Iterable[object]]) -> Kept:
     """Add a row for each contender, also where one cannot run; claim that our `success` is what the judge says."""
     kept: Kept = {}
-    for key, label, problems, run in contenders:
+    for key, label, problems, run in compared:
         try:
             answers = run()
         except (PeerMissingError, ik_service.EngineError) as error:
@@ -104,14 +92,14 @@ def _show_single_arms(report: Report, sizes: Any) -> Kept:
         f"{sizes.repeats} runs; success at three tolerances. Ours with default options, NumPy arrays in and out; "
         f"'tight' asks for {TIGHT[0]:g} m and {TIGHT[1]:g} rad. The loop on Pinocchio is written for this comparison "
         "(`peers/pinocchio_lm.cpp`): Levenberg-Marquardt, joints clamped and held at their limits, up to "
-        f"{PINOCCHIO_SEEDS} seeds until {TIGHT[0]:g} m and {TIGHT[1]:g} rad are met. The figure behind OptIK is the "
-        "length of the pose error's logarithm at which it stops. newton.ik runs "
-        f"{NEWTON_SEEDS} seeds x {NEWTON_ITERATIONS} iterations.",
+        f"{contenders.PINOCCHIO_SEEDS} seeds until {TIGHT[0]:g} m and {TIGHT[1]:g} rad are met. The figure behind "
+        "OptIK is the length of the pose error's logarithm at which it stops. newton.ik runs "
+        f"{contenders.NEWTON_SEEDS} seeds x {NEWTON_ITERATIONS} iterations.",
         *("robot", "solver", "targets", "µs per target", *HEADS, "µs per target solved at 1 mm"),
     )
     problems, repeats = PANDA.problems(sizes.targets, 0), sizes.repeats
     staged, peers, few = map(problems.first, (sizes.staged_targets, sizes.peer_targets, sizes.pinocchio_targets))
-    newton = cache(lambda: solve_with_newton(PANDA, peers, repeats))
+    newton = cache(lambda: contenders.solve_with_newton(PANDA, peers, repeats))
 
     def ours(suffix: str, given: PoseProblems = problems, **options: Any) -> Callable[[], Answers]:
         def run() -> Answers:
@@ -125,23 +113,23 @@ def _show_single_arms(report: Report, sizes: Any) -> Kept:
 
     tight = ours(", tight", position_tolerance=TIGHT[0], orientation_tolerance=TIGHT[1])
     on_two = ours(", 2 threads, wall time", repeats=THREAD_REPEATS * repeats, threads=2, clock=time.perf_counter)
-    contenders: list[Contender] = [
+    compared: list[Contender] = [
         ("ours", PANDA.name, problems, ours("")),
         ("tight", PANDA.name, problems, tight),
         ("threads", PANDA.name, problems, partial(_on_all_cores, on_two)),
         ("staged", PANDA.name, staged, ours("", staged, engine="staged")),
         ("pinocchio", PANDA.name, few, lambda: solve_with_pinocchio(PANDA, few, repeats)),
-        ("optik", PANDA.name, peers, lambda: solve_with_optik(PANDA, peers, repeats, 1e-3)),
-        ("optik tight", PANDA.name, peers, lambda: solve_with_optik(PANDA, peers, repeats, 1e-5)),
+        ("optik", PANDA.name, peers, lambda: contenders.solve_with_optik(PANDA, peers, repeats, 1e-3)),
+        ("optik tight", PANDA.name, peers, lambda: contenders.solve_with_optik(PANDA, peers, repeats, 1e-5)),
         ("newton, exact limits", PANDA.name, peers, lambda: replace(newton(), who=f"{newton().who}, exact limits")),
         ("newton", PANDA.name, peers, soft),
     ]
     for case in ARMS[1 : sizes.arms]:
         own = case.problems(sizes.targets, 0)
         some = own.first(sizes.pinocchio_targets)
-        contenders.append((case.name, case.name, own, partial(solve_with_ours, case, own, repeats)))
-        contenders.append((f"{case.name} peer", case.name, some, partial(solve_with_pinocchio, case, some, repeats)))
-    kept = compare(report, contenders, describe)
+        compared.append((case.name, case.name, own, partial(solve_with_ours, case, own, repeats)))
+        compared.append((f"{case.name} peer", case.name, some, partial(solve_with_pinocchio, case, some, repeats)))
+    kept = compare(report, compared, describe)
     _claim_speed(report, kept)
     return kept
 
@@ -190,17 +178,17 @@ def _show_hard_targets(report: Report, sizes: Any) -> None:
         "our solver).",
         *("targets", "solver", "count", "µs per target", *HEADS, "µs per target solved at 1 mm"),
     )
-    contenders: list[Contender] = []
+    compared: list[Contender] = []
     for name, problems in (("at limits", limits), ("near singularities", singular)):
         staged, peers = problems.first(sizes.staged_targets), problems.first(sizes.peer_targets)
         runs = (
             (problems, partial(solve_with_ours, PANDA, problems, sizes.repeats)),
             (staged, partial(solve_with_ours, PANDA, staged, sizes.repeats, engine="staged")),
             (problems, partial(solve_with_pinocchio, PANDA, problems, sizes.repeats)),
-            (peers, partial(solve_with_optik, PANDA, peers, sizes.repeats, 1e-3)),
+            (peers, partial(contenders.solve_with_optik, PANDA, peers, sizes.repeats, 1e-3)),
         )
-        contenders += [(f"{name} {k}", name, given, run) for k, (given, run) in enumerate(runs)]
-    compare(report, contenders, describe)
+        compared += [(f"{name} {k}", name, given, run) for k, (given, run) in enumerate(runs)]
+    compare(report, compared, describe)
 
 
 def _show_out_of_reach(report: Report, sizes: Any) -> None:
@@ -264,18 +252,18 @@ def _show_many_limbs(report: Report, sizes: Any) -> None:
         count, times, _, *shares = describe(problems, answers)
         return [islands, count, times, *shares, f"{per_solved / one_arm[0]:.2f}" if is_ours else ""]
 
-    contenders: list[Contender] = []
+    compared: list[Contender] = []
     for case in (PANDA, *MANY_LIMBS[: sizes.robots], WHOLE_BODY):
-        problems = affordable(case, case.problems(sizes.limb_targets, 2), sizes.seconds)
-        contenders.append((case.name, case.name, problems, partial(solve_with_ours, case, problems, sizes.repeats)))
+        problems = contenders.affordable(case, case.problems(sizes.limb_targets, 2), sizes.seconds)
+        compared.append((case.name, case.name, problems, partial(solve_with_ours, case, problems, sizes.repeats)))
         if case is WHOLE_BODY:
             few = problems.first(sizes.pinocchio_targets // 10)
             other: Any = partial(solve_with_ours, case, few, 1, engine="staged")
         else:
             few = problems.first(sizes.pinocchio_targets)
             other = partial(solve_with_pinocchio, case, few, sizes.repeats)
-        contenders.append((f"{case.name} other", case.name, few, other))
-    compare(report, contenders, cells)
+        compared.append((f"{case.name} other", case.name, few, other))
+    compare(report, compared, cells)
 
 
 def _show_batches(report: Report, sizes: Any) -> dict[str, Any]:

@@ -13,14 +13,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.problems.compared_robots import FOREIGN, installed
+from benchmarks.problems.compared_robots import BUILTIN, FOREIGN, installed
 from ik_service.cli.spheres_command import SpheresJob, link_solids, model_document, rounded, write_picture
 from ik_service.collision.covering import Solid, cover_points, cover_shape, shape_solid
 from ik_service.mechanism.transforms import quaternion_between
 from ik_service.robots import Box, Capsule, CollisionModel, choose_pairs, load_robot, without_contacts
 
 PICTURE = Path(__file__).with_name("panda.svg")
-BUILTIN = Path(__file__).parents[2] / "ik_service" / "robots" / "builtin"
 Spheres = dict[str, NDArray[np.float64]]
 Point = tuple[float, float, float]
 Part = tuple[str, float, Point, Point]
@@ -126,17 +125,12 @@ def panda_solids() -> dict[str, Solid]:
     return link_solids(SpheresJob(str(installed(FOREIGN, "panda_description/urdf/panda.urdf")), Path()))
 
 
-def panda_spheres() -> Spheres:
-    """Spheres of the Panda and its hand, fitted to meshes."""
-    solids = panda_solids()
-    return {link: at_points(solid, *BOUNDS.get(link, OTHER_BOUNDS)) for link, solid in solids.items()}
-
-
 def spheres_of(robot: str) -> Spheres:
     """The spheres of a built-in robot."""
     if robot in ("panda", "dual_panda", "panda_gripper"):
         fingers = robot == "panda_gripper"
-        own = {link: found for link, found in panda_spheres().items() if fingers or "finger" not in link}
+        solids = {link: solid for link, solid in panda_solids().items() if fingers or "finger" not in link}
+        own = {link: at_points(solid, *BOUNDS.get(link, OTHER_BOUNDS)) for link, solid in solids.items()}
         sides = ("left_", "right_") if robot == "dual_panda" else ("",)
         return {f"{side}{link}": found for side in sides for link, found in own.items()}
     if robot == "allegro":
@@ -170,18 +164,14 @@ def text_of(name: str) -> str:
 
 
 def main(names: list[str]) -> None:
-    """Write the files of some robots, or of all."""
+    """Write the files of some robots, or of all, and draw the Panda's spheres over its meshes."""
     for name in names or ROBOTS:
-        text = text_of(name)
-        (BUILTIN / f"{name}.collision.json").write_text(text)
+        (BUILTIN / f"{name}.collision.json").write_text(text_of(name))
         model = model_of(name)
         print(f"{name}: {model.sphere_count} spheres on {len(model.spheres)} links, {len(model.pairs)} pairs")
         for reason, pairs in model.left_out.items():
             print(f"  {reason}: {', '.join(f'{a}+{b}' for a, b in pairs)}")
 
-
-def draw() -> None:
-    """Draw the Panda's spheres over its meshes."""
     robot = load_robot("panda")
     solids = {link: solid for link, solid in panda_solids().items() if link in robot.link_names}
     PICTURE.write_text(write_picture(robot, solids))
@@ -189,4 +179,3 @@ def draw() -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1:])
-    draw()

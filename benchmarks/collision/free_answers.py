@@ -1,7 +1,5 @@
 """Answers that are free of contact: what they cost, and for how many targets there is one.
 
-python -m benchmarks.collision.free_answers [--write] [--count 10000] [--repeats 9]
-
 Targets are poses of random configurations that are free. Answers are judged by NumPy on the host, sphere by sphere.
 """
 

@@ -1,7 +1,5 @@
 """Answers in random worlds, judged sphere by sphere in NumPy, and by coal on meshes where a robot has some.
 
-python -m benchmarks.collision.judged_answers [--write] [--problems 12000]
-
 Targets are poses of random configurations that are free of contact in their world. The foreign robots of
 example-robot-data get their spheres as `ik-service spheres --stands-out 0.02 --looks-out 0.01` would give them. coal
 checks the pairs of links that the model checks or leaves out as never in contact, on the meshes themselves.

@@ -1,7 +1,5 @@
 """A controller through a cluttered cell: clearance and limits in every tick, time of a tick, beside mink.
 
-python -m benchmarks.collision.ticks [--write] [--ticks 100000] [--peer-ticks 2000] [--pairs 80]
-
 Targets are poses of random configurations, in contact or not, a new one after every 400 ticks. Clearance is judged by
 NumPy on the host, sphere by sphere, in float64.
 """
@@ -34,12 +32,6 @@ Array = NDArray[np.float64]
 def targets_in(robot: RobotModel, count: int) -> Array:
     """Return poses of the hand in random configurations, [count, 7]."""
     return link_poses(robot, robot.random_joint_q(np.random.default_rng(SEED), count), LINK)
-
-
-def start_in(robot: RobotModel, world: World) -> Array:
-    """Return the freest of some random configurations."""
-    drawn = robot.random_free_joint_q(np.random.default_rng(SEED), 100, world)
-    return drawn[np.argmax(robot.collision(drawn, world).clearance)]
 
 
 def run(robot: RobotModel, world: World | None, ticks: int, start: Array, more: dict[str, Any]) -> tuple[Array, Array]:
@@ -77,7 +69,8 @@ def broken_limits(robot: RobotModel, joint_q: Array, start: Array, acceleration:
 def show(report: Report, *, ticks: int, peer_ticks: int, pairs: int) -> None:
     """Measure and report."""
     robot, world = ik_service.load_robot("panda"), cluttered()
-    start = start_in(robot, world)
+    drawn = robot.random_free_joint_q(np.random.default_rng(SEED), 100, world)
+    start = drawn[np.argmax(robot.collision(drawn, world).clearance)]
     report.section(
         "Ticks",
         f"Panda among {len(world.objects)} boxes, which it and its own links are to keep off by {1e3 * MARGIN:g} mm; "

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import ik_service
 from benchmarks.digests.program import Budget, Parts
+from benchmarks.problems.compared_robots import LINKS
 from ik_service.control import IKController
 from ik_service.result_schema import ISLAND_COLUMNS, RESULT_COLUMNS
 
@@ -22,6 +23,7 @@ COUNTS = {"compiled": 40, "staged": 8}  # problems of a set-up
 STAGED_OPTIONS = {"seeds": 4}  # of the staged engine, which is slow
 SOFT_WEIGHT = 0.03  # of what stands beside targets
 DECIMALS = 9  # what of the targets does not depend on how kinematics are computed
+HANDS = {name: LINKS[name] for name in ("panda", "dual_panda")}
 OUT_OF_REACH = 8  # every so manieth target is moved away by up to a metre
 NOT_KEPT = ("seconds",)  # fields that are other ones in every run
 

@@ -15,7 +15,8 @@ import msgpack
 import numpy as np
 from fastapi.testclient import TestClient
 
-from benchmarks.digests.documents import HANDS, OBJECTS, posts, solves
+from benchmarks.digests.answers import HANDS
+from benchmarks.digests.documents import OBJECTS, posts, solves
 from benchmarks.digests.files import arrays_of
 from benchmarks.digests.program import Parts, SetUps
 from ik_service.client.messages import read_reply, solve_result

@@ -2,14 +2,12 @@
 
 from typing import Any
 
-from benchmarks.digests.answers import drawn
-from benchmarks.problems.compared_robots import LINKS
+from benchmarks.digests.answers import HANDS, drawn
 from benchmarks.problems.mechanisms import MECHANISMS
 from ik_service import load_robot
 
 PROBLEMS = 16
 ALL = ["active_limits", "advice", "clearance", "constraints", "islands", "solutions"]
-HANDS = {name: LINKS[name] for name in ("panda", "dual_panda")}
 OBJECTS = {
     "table": {"shape": "box", "size": [1.0, 1.0, 0.1], "position": [0.5, 0.0, -0.1]},
     "ball": {"shape": "sphere", "radius": 0.15, "position": [0.4, 0.3, 0.5]},

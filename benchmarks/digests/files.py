@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 from typer.testing import CliRunner
 
 import ik_service
-from benchmarks.digests.documents import ALL, HANDS, OBJECTS, targets_of
+from benchmarks.digests.answers import HANDS
+from benchmarks.digests.documents import ALL, OBJECTS, targets_of
 from benchmarks.digests.loops import ROBOTS
 from benchmarks.digests.program import Parts, SetUps
 from ik_service.cli.app import app as command_line

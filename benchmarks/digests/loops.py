@@ -4,7 +4,7 @@ Solves of both engines, derivatives, paths, ticks, and constraint kinematics on 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -72,10 +72,6 @@ def _mechanism(one: Mechanism) -> Closed:
     return Closed(one.name, make, target, one.configurations, one.drives[0], one.name == "stewart")
 
 
-def _welded() -> ik_service.RobotModel:
-    return held_object(ik_service.load_robot("dual_panda", collision="ignore"))
-
-
 def _limited_pin() -> ik_service.RobotModel:
     robot = ik_service.load_robot("four_bar")
     (pin,) = robot.loops
@@ -93,21 +89,15 @@ def _with_cam() -> ik_service.RobotModel:
     return arm.with_coordinate_constraints([cam])
 
 
-def _arms(count: int, rng: np.random.Generator) -> Floats:
+def _of_cam(count: int, rng: np.random.Generator) -> Floats:
     return _with_cam().random_joint_q(rng, count)
 
 
 ROBOTS = (
     *map(_mechanism, MECHANISMS),
-    Closed("welded arms", _welded, ik_service.Target(LEFT), _near, "left_panda_joint4", has_orientations=True),
-    Closed(
-        "limited pin",
-        _limited_pin,
-        ik_service.Target("coupler_point", row_weights=MECHANISMS[0].axes),
-        MECHANISMS[0].configurations,
-        "crank_joint",
-    ),
-    Closed("cam", _with_cam, ik_service.Target("panda_hand"), _arms, "panda_joint6", has_orientations=True),
+    Closed("welded arms", held_object, ik_service.Target(LEFT), _near, "left_panda_joint4", has_orientations=True),
+    replace(_mechanism(MECHANISMS[0]), name="limited pin", make=_limited_pin),
+    Closed("cam", _with_cam, ik_service.Target("panda_hand"), _of_cam, "panda_joint6", has_orientations=True),
 )
 
 

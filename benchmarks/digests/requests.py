@@ -12,8 +12,7 @@ import numpy as np
 import ik_service
 import objectives as rows
 from benchmarks.digests import answers
-from benchmarks.digests.answers import COUNTS, ENGINES, SOFT_WEIGHT, drawn, of_record
-from benchmarks.digests.documents import HANDS
+from benchmarks.digests.answers import COUNTS, ENGINES, HANDS, SOFT_WEIGHT, drawn, of_record
 from benchmarks.digests.program import Budget, Parts, SetUps
 from benchmarks.problems.compared_robots import XARM7
 from ik_service import SolverOptions, Target

@@ -7,8 +7,7 @@ import numpy as np
 
 import ik_service
 from benchmarks.digests import answers
-from benchmarks.digests.answers import COUNTS, ENGINES, drawn, of_record
-from benchmarks.digests.documents import HANDS
+from benchmarks.digests.answers import COUNTS, ENGINES, HANDS, drawn, of_record
 from benchmarks.digests.program import Budget, Parts, SetUps
 from ik_service import robots
 from ik_service.control import ControlLimits, IKController

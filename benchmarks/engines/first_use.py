@@ -1,7 +1,4 @@
-"""First use of a robot in a fresh process: seconds from imports to the first answer, by what the cache holds.
-
-python -m benchmarks.engines.first_use [--repeats 5] [--write]
-"""
+"""First use of a robot in a fresh process: seconds from imports to the first answer, by what the cache holds."""
 
 import os
 import tempfile

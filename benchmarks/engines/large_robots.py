@@ -1,7 +1,4 @@
-"""What the staged engine holds: time and memory of one problem by the number of DOFs of a chain, on one core.
-
-python -m benchmarks.engines.large_robots [--dofs 60 128 256 512]
-"""
+"""What the staged engine holds: time and memory of one problem by the number of DOFs of a chain, on one core."""
 
 import multiprocessing
 import resource
@@ -55,9 +52,8 @@ def measure(dofs: int, answer: Any) -> None:
 
 def show(report: Report, *, dofs: list[int]) -> None:
     """Measure each size in a process of its own, after one that fills the kernel cache."""
-    report.table(
-        "DOFs", "solver made [s]", "one seed [s]", "per DOF^3 and iteration [s]", "64 seeds [s]", "memory [MiB]"
-    )
+    heads = "solver made [s]", "one seed [s]", "per DOF^3 and iteration [s]", "64 seeds [s]", "memory [MiB]"
+    report.table("DOFs", *heads)
     context = multiprocessing.get_context("spawn")
     for k, size in enumerate([dofs[0], *dofs]):
         answer = context.SimpleQueue()

@@ -1,7 +1,4 @@
-"""Compilations of a new user's ten calls: modules and CPU seconds, each call in a fresh process on one cache.
-
-python -m benchmarks.engines.ten_calls [--write]
-"""
+"""Compilations of a new user's ten calls: modules and CPU seconds, each call in a fresh process on one cache."""
 
 import re
 import tempfile

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 import ik_service
 from benchmarks.arms.contenders import NEWTON_SEEDS, newton_problems
-from benchmarks.gpu.contact import CALLS_MIN, Contact
+from benchmarks.gpu.steps import CALLS_MIN, Contact
 from benchmarks.peers.environments import NEWTON_ITERATIONS, SLACK, run_script
 from benchmarks.problems.compared_robots import PANDA
 from benchmarks.problems.pose_problems import SOLVED, PoseProblems

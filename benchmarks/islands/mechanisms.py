@@ -1,7 +1,5 @@
 """Mechanisms that close loops: time and success of both engines, and targets that their loops do not allow.
 
-python -m benchmarks.islands.mechanisms [--write]
-
 Closure and success are judged by kinematics of the host in float64; SciPy's SLSQP runs in an environment of its own.
 """
 
@@ -42,19 +40,15 @@ def gaps(robot: ik_service.RobotModel, joint_q: Floats) -> Floats:
     return widest
 
 
-def chords(orientation: Floats, wanted: Floats) -> Floats:
-    """Return twice the lengths of the vectors of the quaternions between orientations, [n]."""
-    cosine = np.abs((orientation * wanted).sum(axis=1))
-    return 2.0 * np.sqrt(np.maximum(1.0 - cosine * cosine, 0.0))
-
-
 def errors(
     mechanism: Mechanism, robot: ik_service.RobotModel, joint_q: Floats, target: tuple[Floats, Floats]
 ) -> Floats:
     """Return lengths of the rows of a target [m], [n]."""
     position, orientation = pose(robot, joint_q, mechanism.link)
     square = (((position - target[0]) * mechanism.axes[:3]) ** 2).sum(axis=1)
-    return np.sqrt(square + (mechanism.axes[3] * ROTATION_LENGTH * chords(orientation, target[1])) ** 2)
+    cosine2 = ((orientation * target[1]).sum(axis=1)) ** 2
+    chord2 = 4.0 * np.maximum(1.0 - cosine2, 0.0)  # of the vectors of the quaternions between orientations
+    return np.sqrt(square + (mechanism.axes[3] * ROTATION_LENGTH) ** 2 * chord2)
 
 
 def target_solver(mechanism: Mechanism, robot: ik_service.RobotModel, engine: str = "compiled") -> ik_service.IKSolver:

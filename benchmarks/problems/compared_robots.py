@@ -30,9 +30,7 @@ class ComparedRobot:
     @property
     def path(self) -> Path:
         """The URDF file."""
-        if "/" not in self.file:
-            return BUILTIN / f"{self.file}.urdf"
-        return installed(FOREIGN, self.file)
+        return installed(FOREIGN, self.file) if "/" in self.file else BUILTIN / f"{self.file}.urdf"
 
     @cached_property
     def robot(self) -> ik_service.RobotModel:
@@ -88,20 +86,14 @@ MORE_ARMS = (
     ComparedRobot("G1, left arm", "g1_description/urdf/g1_29dof_rev_1_0.urdf", ("left_rubber_hand",), "torso_link"),
 )
 WHOLE_BODY = replace(BUILTIN_ROBOTS["humanoid"], name="humanoid with a free base, 2 hands, 2 feet and head")
+TIAGO_HANDS = ("hand_left_palm_link", "hand_right_palm_link")
+TALOS_LIMBS = ("gripper_left_base_link", "gripper_right_base_link", "left_sole_link", "right_sole_link")
 MANY_LIMBS = (
     replace(BUILTIN_ROBOTS["dual_panda"], name="dual_panda, 2 hands"),
     replace(BUILTIN_ROBOTS["allegro"], name="allegro, 4 fingertips"),
     ComparedRobot("Allegro left, 4 fingertips", "allegro_hand_description/urdf/allegro_left_hand.urdf", ALLEGRO_TIPS),
-    ComparedRobot(
-        "Talos, 2 hands and 2 feet",
-        "talos_data/robots/talos_full_v2.urdf",
-        ("gripper_left_base_link", "gripper_right_base_link", "left_sole_link", "right_sole_link"),
-    ),
-    ComparedRobot(
-        "TIAGo dual, 2 hands",
-        "tiago_description/robots/tiago_dual.urdf",
-        ("hand_left_palm_link", "hand_right_palm_link"),
-    ),
+    ComparedRobot("Talos, 2 hands and 2 feet", "talos_data/robots/talos_full_v2.urdf", TALOS_LIMBS),
+    ComparedRobot("TIAGo dual, 2 hands", "tiago_description/robots/tiago_dual.urdf", TIAGO_HANDS),
     ComparedRobot("Romeo, 2 hands", "romeo_description/urdf/romeo.urdf", ("l_gripper", "r_gripper")),
 )
 G1 = ComparedRobot(

@@ -7,7 +7,7 @@ from benchmarks.problems.pose_problems import link_poses
 from benchmarks.problems.tick_paths import rest_to_rest
 from ik_service.control import ControlLimits, IKController
 from ik_service.mechanism.transforms import quaternion_multiply
-from ik_service.robots import LoopConstraint, RobotModel, VelocityConstraint, builtin_urdf, load_urdf
+from ik_service.robots import LoopConstraint, RobotModel, VelocityConstraint, builtin_urdf, load_robot, load_urdf
 from objectives import IKObjectivePosture
 
 LEFT, RIGHT = "left_panda_hand", "right_panda_hand"
@@ -17,8 +17,9 @@ NEAR = np.concatenate([NEAR, [0.2485, -0.3281, -0.1093, -2.1921, 1.5796, 1.7197,
 """A configuration in which they nearly hold it."""
 
 
-def held_object(arms: RobotModel) -> RobotModel:
+def held_object() -> RobotModel:
     """Return the built-in `dual_panda` with the object."""
+    arms = load_robot("dual_panda", collision="ignore")
     return arms.with_loops([LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)])
 
 

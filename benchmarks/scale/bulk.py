@@ -1,7 +1,5 @@
 """Bulk jobs: problems per second of one worker and of two on a Ray cluster of this machine.
 
-python -m benchmarks.scale.bulk [--write]
-
 Panda targets from files to files, on a quiet machine with two cores or more. It needs the extra `ray` and about 1 GB in
 the folder for temporary files.
 """
@@ -61,10 +59,8 @@ def write_inputs(folder: Path, slices: int) -> dict[str, Path]:
     """Random reachable targets in float32, the same ones in a file of each kind."""
     robot, rng = ik_service.load_robot("panda", collision="ignore"), np.random.default_rng(0)
     drawn = [PoseProblems.of(robot, [LINK], robot.random_joint_q(rng, SLICE)).given for _ in range(slices)]
-    positions, turns = (
-        np.concatenate([one[:, 0].astype(np.float32) for one in part]) for part in zip(*drawn, strict=True)
-    )
-    columns = {"positions": positions, "orientations_xyzw": turns}
+    parts = [np.concatenate([one[:, 0].astype(np.float32) for one in part]) for part in zip(*drawn, strict=True)]
+    columns = dict(zip(("positions", "orientations_xyzw"), parts, strict=True))
     np.savez(folder / "targets.npz", **columns)
     lists = {
         name: pa.FixedSizeListArray.from_arrays(pa.array(array.reshape(-1)), array.shape[1])
@@ -77,15 +73,9 @@ def write_inputs(folder: Path, slices: int) -> dict[str, Path]:
 def run(targets: Path, workers: LocalWorker | RayWorkers, count: int) -> Run:
     """Run a job with a number of workers, and remove its results."""
     marks: list[tuple[float, int]] = []
-    output = targets.parent / "results"
-    job = BulkJob(
-        robot=ik_service.load_robot("panda", collision="ignore"),
-        targets=[LINK],
-        inputs=[targets],
-        output=output,
-        device="cpu",
-        format=targets.suffix[1:],
-    )
+    robot, output = ik_service.load_robot("panda", collision="ignore"), targets.parent / "results"
+    files = {"inputs": [targets], "output": output, "format": targets.suffix[1:]}
+    job = BulkJob(robot=robot, targets=[LINK], device="cpu", **files)
     began = time.perf_counter()
     report = solve_job(job, workers, progress=lambda done, _: marks.append((time.perf_counter() - began, done)))
     shutil.rmtree(output)

@@ -1,7 +1,4 @@
-"""CPU time that the gate costs a request, without a socket, a route or a solve.
-
-python -m benchmarks.service.request_layers
-"""
+"""CPU time that the gate costs a request, without a socket, a route or a solve."""
 
 import os
 import time

@@ -1,7 +1,4 @@
-"""How long a robot file can keep the service busy: CPU time of the worst files that the reader's caps let through.
-
-python -m benchmarks.service.robot_uploads
-"""
+"""How long a robot file can keep the service busy: CPU time of the worst files that the reader's caps let through."""
 
 import resource
 import time

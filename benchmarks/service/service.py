@@ -1,7 +1,5 @@
 """The service under load on one core of this machine: batching, codecs, small requests beside a large one, overload.
 
-python -m benchmarks.service.service [--full] [--write]
-
 The service runs in a process of its own on one core, the load comes from another. Without --full it measures little.
 """
 
@@ -155,8 +153,7 @@ def _show_overload(report: Report, sizes: Any) -> None:
     with service(SERVER_CORE, {"request_timeout_s": 2.0}) as running:
         unloaded = {"duration_s": sizes.load_s, "clients": 32, **heavy}
         capacity = loaded(running, **unloaded)[0].answers_per_second
-        memory: list[float] = []
-        stop = threading.Event()
+        memory, stop = list[float](), threading.Event()
         watcher = threading.Thread(target=watch_memory, args=(running, memory, stop))
         watcher.start()
         rate = {"rate_hz": 5 * capacity, "duration_s": sizes.overload_s}
@@ -169,14 +166,9 @@ def _show_overload(report: Report, sizes: Any) -> None:
     statuses = ", ".join(f"{status}: {count}" for status, count in sorted(load.statuses.items()))
     quarter = max(1, len(memory) // 4)
     early, end = np.median(memory[:quarter]), np.median(memory[-quarter:])
-    report.row(
-        f"{capacity:.0f}/s, {again:.0f}/s",
-        load.sent,
-        statuses,
-        f"{load.answers_per_second:.0f}",
-        f"{early:.0f}, {max(memory):.0f}, {end:.0f}",
-        after.quantiles()["p50"],
-    )
+    capacities, per_second = f"{capacity:.0f}/s, {again:.0f}/s", f"{load.answers_per_second:.0f}"
+    used = f"{early:.0f}, {max(memory):.0f}, {end:.0f}"
+    report.row(capacities, load.sent, statuses, per_second, used, after.quantiles()["p50"])
     allowed = set(load.statuses) <= {200, 503, 504}
     report.claim("every request answered by 200, 503 or 504", statuses, "nothing else", allowed)
     answered = sum(load.statuses.values())

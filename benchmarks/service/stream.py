@@ -1,7 +1,5 @@
 """Round trips of a stream and of single requests on loopback, and what gzip would cost.
 
-python -m benchmarks.service.stream [--write]
-
 The service runs on one core, the client on another; a target moves along a circle.
 """
 
