@@ -8,15 +8,10 @@ import warp as wp
 
 
 class Report:
-    """Lines of Markdown, printed as they come; claims wait for the end of their table.
-
-    Attributes:
-        missed: Claims whose bound was missed.
-        lines: What it says so far.
-    """
+    """Lines of Markdown, printed as they come; claims wait for the end of their table."""
 
     def __init__(self, title: str) -> None:
-        self.missed: list[str] = []
+        self.missed: list[str] = []  # claims whose bound was missed
         self.lines: list[str] = []
         self._claims: list[str] = []
         self._put(f"# {title}")

@@ -59,14 +59,10 @@ def timed_ticks(controller: IKController, targets: Array, start: Array | None = 
 
 
 class Stopwatch:
-    """Times calls of a function that it stands for.
-
-    Attributes:
-        times: Time of every call [ns].
-    """
+    """Times calls of a function that it stands for."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.times: list[int] = []
+        self.times: list[int] = []  # of every call [ns]
         self._function = function
 
     def __call__(self, *arguments: Any) -> Any:

@@ -15,7 +15,7 @@ from benchmarks.digests import answers
 from benchmarks.digests.answers import COUNTS, DECIMALS, ENGINES, SOFT_WEIGHT, Drawn, Floats, of_record, solver_of
 from benchmarks.digests.program import Budget, Parts, SetUps
 from benchmarks.problems.mechanisms import MECHANISMS, Mechanism
-from benchmarks.problems.panda_robots import LEFT, NEAR, held_object
+from benchmarks.problems.tick_paths import LEFT, NEAR, held_object
 from ik_service.control import ControlLimits, IKController
 from ik_service.robots import CoordinateConstraint, LoopConstraint
 from objectives import IKObjectivePosture

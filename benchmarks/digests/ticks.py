@@ -10,7 +10,7 @@ from benchmarks.digests.answers import DECIMALS, SOFT_WEIGHT, Floats, of_record,
 from benchmarks.digests.arms import ROBOTS
 from benchmarks.digests.program import Budget, Parts, SetUps
 from benchmarks.problems.compared_robots import PANDA, ComparedRobot
-from benchmarks.problems.panda_robots import WHEELS, arm_on_a_cart, bend, controller_of
+from benchmarks.problems.tick_paths import WHEELS, arm_on_a_cart, bend, controller_of
 from ik_service.control import ControlLimits, IKController
 from ik_service.robots import RobotModel
 from objectives import IKObjectiveLookAt, IKObjectivePosture

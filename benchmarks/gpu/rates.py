@@ -129,13 +129,6 @@ NUMBER = r"\(-?[\d.]+(?:e[+-]?\d+)?f\)"
 HEADS = [f"{position * 1e3:g} mm, {orientation:g} rad" for position, orientation in TOLERANCES]
 
 
-def describe(device: wp.Device) -> str:
-    """Name of a device."""
-    if device.is_cpu:
-        return "CPU, by the kernels for GPUs, thread after thread"
-    return f"{device.name}, sm_{device.arch}, {device.sm_count} multiprocessors"
-
-
 def make(contact: Contact, **options: object) -> ik_service.IKSolver:
     """Return a solver for the Panda."""
     chosen = ik_service.SolverOptions(**options)
@@ -188,7 +181,6 @@ def show_latency(contact: Contact, problems: PoseProblems) -> None:
     report.claim("median latency of one target", f"{median:.1f} µs", f"{LATENCY_MAX:g} µs", median < LATENCY_MAX)
 
 
-# ---------------------------------------------------------------------- arithmetic
 def operations(source: IterationSource) -> dict[str, int]:
     """Count the floating-point operations of an iteration in its source, by sign; sqrt and rint count as one each.
 
@@ -254,7 +246,6 @@ def _limit(device: wp.Device) -> float | None:
     return 2.0 * FP32_LANES[device.arch] * int(device.sm_count) * float(answer) * 1e6
 
 
-# ---------------------------------------------------------------------- peers
 PEER_HEADS = ("solver", "batch", "µs per call", "targets/s", *HEADS, "ours, times as many targets/s")
 
 
@@ -305,7 +296,6 @@ def show_newton(contact: Contact, problems: PoseProblems, ours: dict[int, float]
         _peer_row(report, f"newton.ik {saved['version']}", few, (saved["joint_q"], saved["times"]), SLACK, rate)
 
 
-# ---------------------------------------------------------------------- gradients
 def show_gradients(contact: Contact, problems: PoseProblems) -> None:
     """Report how long a solve with its backward pass takes, and whether the gradient is that of the CPU."""
     report, device = contact.report, contact.device

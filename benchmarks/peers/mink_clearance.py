@@ -18,7 +18,9 @@ FARTHEST = 0.1  # [m] more than the margin, from which on pairs are looked at
 
 def with_shapes(given: dict[str, np.ndarray]) -> mujoco.MjModel:
     """Return the robot with its spheres, and with the boxes, as shapes that are named by link and by number."""
-    spec = mujoco.MjSpec.from_string(saved(load(Path(str(given["urdf"])))))
+    path = Path(sys.argv[2]).with_suffix(".xml")
+    mujoco.mj_saveLastXML(str(path), load(Path(str(given["urdf"]))))
+    spec = mujoco.MjSpec.from_string(path.read_text())
     first = 0
     for link, count in zip(given["links"], given["counts"], strict=True):
         body = spec.body(str(link)) or spec.worldbody
@@ -30,13 +32,6 @@ def with_shapes(given: dict[str, np.ndarray]) -> mujoco.MjModel:
         shape = {"type": mujoco.mjtGeom.mjGEOM_BOX, "size": size}
         spec.worldbody.add_geom(name=f"box/{k}", pos=center, quat=[w, x, y, z], **shape)
     return spec.compile()
-
-
-def saved(model: mujoco.MjModel) -> str:
-    """Return a model as MJCF."""
-    path = Path(sys.argv[2]).with_suffix(".xml")
-    mujoco.mj_saveLastXML(str(path), model)
-    return path.read_text()
 
 
 def main() -> None:

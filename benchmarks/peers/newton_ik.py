@@ -15,13 +15,6 @@ import numpy as np
 import warp as wp
 
 
-def build_model(urdf: str, device: str) -> newton.Model:
-    """Return the robot of a URDF text as a model of one articulation."""
-    builder = newton.ModelBuilder()
-    builder.add_urdf(urdf, floating=False, collapse_fixed_joints=False)
-    return builder.finalize(device=device)
-
-
 def timed(run: Callable[[], None], solver: ik.IKSolver, device: str, repeats: int) -> list[float]:
     """Return the time of every run [s]: CPU time on a CPU, else wall time."""
     if device == "cpu":
@@ -50,7 +43,9 @@ def main() -> None:
     seeds, iterations, repeats = int(problems["seeds"]), int(problems["iterations"]), int(problems["repeats"])
     device = str(problems["device"]) if "device" in problems else "cpu"
     with wp.ScopedDevice(device):
-        model = build_model(str(problems["urdf"]), device)
+        builder = newton.ModelBuilder()
+        builder.add_urdf(str(problems["urdf"]), floating=False, collapse_fixed_joints=False)
+        model = builder.finalize(device=device)
         count = len(problems["positions"])
         labels = [label.split("/")[-1] for label in model.body_label]
         link = labels.index(str(problems["link"]))

@@ -1,4 +1,8 @@
-"""Paths of a Panda's hand, tick by tick: those that a controller should follow exactly, and those that no robot can."""
+"""Paths of hands, tick by tick, and robots of Pandas with constraints.
+
+Paths are those that a controller should follow exactly, and those that no robot can. Robots are two arms that hold an
+object, and an arm on a cart with its way and controller.
+"""
 
 from dataclasses import dataclass
 
@@ -6,22 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.problems.pose_problems import link_poses
-from ik_service.robots import RobotModel
+from ik_service.control import ControlLimits, IKController
+from ik_service.mechanism.transforms import quaternion_multiply
+from ik_service.robots import LoopConstraint, RobotModel, VelocityConstraint, builtin_urdf, load_robot, load_urdf
+from objectives import IKObjectivePosture
 
 LINK = "panda_hand"
 HOME = np.array([0.0, -0.5, 0.0, -2.0, 0.0, 1.8, 0.7])
 # The maker's limits, which the URDF does not have [rad/s^2].
 ACCELERATION = np.array([15.0, 7.5, 10.0, 12.5, 15.0, 20.0, 20.0])
 
-Float64Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class TickPath:
     """A path."""
 
-    joint_q: Float64Array  # where the robot starts, [7]
-    poses: Float64Array  # target of every tick, position [m] and quaternion xyzw, [ticks, 7]
+    joint_q: Array  # where the robot starts, [7]
+    poses: Array  # target of every tick, position [m] and quaternion xyzw, [ticks, 7]
     feasible: bool  # whether it can be followed within all limits
     held: tuple[str, ...] = ()  # joints to be locked, so that none is left over to go round a singularity with
 
@@ -37,12 +44,12 @@ def panda_paths(robot: RobotModel, ticks: int) -> dict[str, TickPath]:
     there_and_back = np.sin(np.pi * there)
     home = link_poses(robot, HOME[None], LINK)
 
-    def moved(*offsets: Float64Array) -> Float64Array:
+    def moved(*offsets: Array) -> Array:
         poses = np.tile(home, (ticks, 1))
         poses[:, :3] += np.column_stack(offsets)
         return poses
 
-    def swung(first: Float64Array, joint: int, last: float, *held: str) -> TickPath:
+    def swung(first: Array, joint: int, last: float, *held: str) -> TickPath:
         """One joint goes somewhere and back, as the hand sees it."""
         joint_q = np.tile(first, (ticks, 1))
         joint_q[:, joint] += there_and_back * (last - first[joint])
@@ -64,16 +71,68 @@ def panda_paths(robot: RobotModel, ticks: int) -> dict[str, TickPath]:
     }
 
 
-def rest_to_rest(ticks: int) -> Float64Array:
+def rest_to_rest(ticks: int) -> Array:
     """From 0 to 1 without a jump of speed or acceleration."""
     s = np.linspace(0.0, 1.0, ticks)
     return np.asarray(s**3 * (10.0 - 15.0 * s + 6.0 * s**2))
 
 
-def _turned(pose: Float64Array, angles: Float64Array) -> Float64Array:
+def _turned(pose: Array, angles: Array) -> Array:
     """A pose turned about its own z axis."""
     x, y, z, w = pose[3:]
     s, c = np.sin(0.5 * angles), np.cos(0.5 * angles)
     poses = np.tile(pose, (len(angles), 1))
     poses[:, 3:] = np.column_stack([x * c + y * s, y * c - x * s, z * c + w * s, w * c - z * s])
     return poses
+
+
+LEFT, RIGHT = "left_panda_hand", "right_panda_hand"
+HELD = (0.0, 0.0, 0.3, 1.0, 0.0, 0.0, 0.0)  # the right hand in the left one's frame
+NEAR = np.array([-0.2483, -0.3281, 0.1092, -2.1921, -1.5796, 1.7196, -0.0944])
+NEAR = np.concatenate([NEAR, [0.2485, -0.3281, -0.1093, -2.1921, 1.5796, 1.7197, 1.6652]])
+"""A configuration in which they nearly hold it."""
+
+
+def held_object() -> RobotModel:
+    """Return the built-in `dual_panda` with the object."""
+    arms = load_robot("dual_panda", collision="ignore")
+    return arms.with_loops([LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)])
+
+
+HAND, RADIUS, TRACK = "panda_hand", 0.15, 0.25  # [m]
+WHEELS = {"left_wheel": 10.0, "right_wheel": 10.0}  # [rad/s]
+LENGTH, TURN = 3.0, 2.0  # of the hand's way: along a bend [m], and how far it turns [rad]
+JOINT = """<link name="{name}"/><joint name="{name}_wheel" type="continuous"><parent link="cart"/><child link="{name}"/>
+<origin xyz="0 {y} {z}"/><axis xyz="0 1 0"/></joint>"""
+CART = """<link name="floor"/><link name="cart"/><joint name="drive" type="planar"><parent link="floor"/>
+<child link="cart"/><axis xyz="0 0 1"/></joint><joint name="mount" type="fixed"><parent link="cart"/>
+<child link="panda_link0"/><origin xyz="0 0 0.3"/></joint>"""
+AXLE = (0.0, 0.0, 0.0, -(0.5**0.5), 0.0, 0.0, 0.5**0.5)
+
+
+def arm_on_a_cart() -> RobotModel:
+    """Return a Panda on a cart with two driven wheels, which roll and do not slip sideways."""
+    wheels = "".join(JOINT.format(name=name, y=y, z=RADIUS) for name, y in (("left", TRACK), ("right", -TRACK)))
+    robot = load_urdf(builtin_urdf("panda").decode().replace("</robot>", f"{CART}{wheels}</robot>"))
+    rows = (("rolling", "left"), ("rolling", "right"), ("no_sideslip", "left"))
+    return robot.with_velocity_constraints(
+        [VelocityConstraint(f"{kind} {wheel}", kind, wheel, None, AXLE, radius=RADIUS) for kind, wheel in rows]
+    )
+
+
+def controller_of(robot: RobotModel, start: Array, limits: ControlLimits) -> IKController:
+    """Return a controller of the hand that keeps the arm in front of the cart: a posture decides who moves."""
+    joints = [name for name in robot.joint_names if name.startswith("panda_joint")]
+    return IKController(robot, [HAND], objectives=[IKObjectivePosture(start, joints=joints)], limits=limits)
+
+
+def bend(robot: RobotModel, start: Array, ticks: int) -> Array:
+    """Return targets of the hand on a bend, from rest to rest, [ticks, 7]."""
+    way = rest_to_rest(ticks)
+    targets = np.tile(link_poses(robot, start[None], HAND)[0], (ticks, 1))
+    radius = LENGTH / TURN
+    targets[:, 0] += radius * np.sin(TURN * way)
+    targets[:, 1] += radius * (1.0 - np.cos(TURN * way))
+    turn = np.column_stack([np.zeros((ticks, 2)), np.sin(0.5 * TURN * way), np.cos(0.5 * TURN * way)])
+    targets[:, 3:] = quaternion_multiply(turn, targets[:, 3:])
+    return targets

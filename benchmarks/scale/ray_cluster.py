@@ -44,11 +44,7 @@ class LateNodeError(RuntimeError):
 
 
 class RayCluster:
-    """`docker/ray/cpu.yaml` on a cluster of this machine: replicas of one core each, behind a port of loopback.
-
-    Attributes:
-        url: Where it answers.
-    """
+    """`docker/ray/cpu.yaml` on a cluster of this machine: replicas of one core each, behind a port of loopback."""
 
     def __init__(self, folder: Path, replicas: int, variables: Mapping[str, str]) -> None:
         self._folder, self._count = folder, replicas

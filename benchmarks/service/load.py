@@ -78,15 +78,10 @@ class LoadReport:
 
 
 class Connection(asyncio.Protocol):
-    """One keep-alive HTTP/1.1 connection that costs little, so that the load and not its maker is measured.
-
-    Attributes:
-        transport: None where the other side has closed.
-        answers: Answers so far.
-    """
+    """One keep-alive HTTP/1.1 connection that costs little, so that the load and not its maker is measured."""
 
     def __init__(self) -> None:
-        self.answers, self.transport = 0, None
+        self.answers, self.transport = 0, None  # no transport where the other side has closed
         self._answer: asyncio.Future[tuple[int, bytes]] | None = None
         self._parser, self._body = httptools.HttpResponseParser(self), b""
 

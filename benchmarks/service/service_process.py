@@ -16,12 +16,7 @@ SERVER_CORE, CLIENT_CORE = 0, 1
 
 
 class ServiceProcess:
-    """A running service.
-
-    Attributes:
-        url: Where it listens.
-        pid: Its process.
-    """
+    """A running service, where it listens, and its process."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", port: int) -> None:
         self.url, self.pid, self._process = f"http://127.0.0.1:{port}", process.pid, process
