@@ -110,9 +110,6 @@ def solve_with_ssik(one: SixJoints, joint_q: Floats, targets: Targets, repeats: 
     return PeerAnswers(found, found, Times(1e6 * saved["times"] / len(joint_q)))
 
 
-Peer = Callable[[SixJoints, Floats, Targets, int], PeerAnswers]
-
-
 def compare(one: SixJoints, joint_q: Floats, targets: Targets, ours: Any, theirs: PeerAnswers) -> Counter[str]:
     """Return counts of solutions, and of those that one solver misses, of poses that configurations make."""
     limited, own = one.limited, joint_q[:, None]
@@ -164,7 +161,7 @@ def show_misses(
 
 
 def measure(
-    one: SixJoints, poses: int, repeats: int, peer: Peer = solve_with_eaik
+    one: SixJoints, poses: int, repeats: int, peer: Callable[..., PeerAnswers] = solve_with_eaik
 ) -> tuple[Counter[str], Times, Times]:
     """Return the counts of an arm, and the times of ours and of the peer for a pose."""
     rng, count, times = np.random.default_rng(0), Counter[str](), []

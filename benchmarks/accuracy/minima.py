@@ -41,8 +41,7 @@ class Minima:
 
     robot: RobotModel
     links: Sequence[str]  # links with targets
-    # configuration that a posture pulls to, shape [joint_coord_count]; None without posture
-    reference: Array | None = None
+    reference: Array | None = None  # where a posture pulls to, shape [joint_coord_count]; None without posture
     is_met: bool = True  # whether targets are conditions, or cost
     tools: Array | None = None  # tool frames T_link_tool, shape [targets, 7]; None for the links themselves
     # where a one-sided cost of `limit_weight` pulls scalar joints from below it, shape [joint_coord_count]

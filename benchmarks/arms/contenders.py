@@ -34,8 +34,7 @@ class Answers:
     who: str  # name and version
     joint_q: NDArray[np.floating]  # answers in our coordinates, shape [n, joint_coord_count]
     times: Times  # CPU time of each run
-    # median of the runs for each target [us]; None where targets are solved together
-    per_target: NDArray[np.float64] | None = None
+    per_target: NDArray[np.float64] | None = None  # median of the runs [us]; None where solved together
     result: ik_service.IKResult | None = None  # our own result
     tolerance: tuple[float, float] = SOLVED  # tolerances that our solver was given [m, rad]
     slack: float = 0.0  # what joints may pass their limits by [rad]

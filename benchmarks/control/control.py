@@ -75,15 +75,11 @@ def show_deadlines(report: Report, robot: RobotModel, path: TickPath, ticks: int
                 counts = f"{late.cut / ticks:.1%}", f"{np.median(late.iterations):g}"
                 report.row(f"{robots}, {kind}", budget, *counts, *whole, *owns)
             for share in SHARES:
-                beyond = max(_beyond(late, share) for late in found[-len(BUDGETS) :])
+                asked = found[-len(BUDGETS) :]
+                pairs = [[np.percentile(of, share, axis=0)[1] for of in (late.ticks, late.clock)] for late in asked]
+                beyond = 1e-3 * max(ticks - clock for ticks, clock in pairs)
                 what = f"own overrun beyond the clock's, {robots} robot{'s' * (robots > 1)}, {kind}, p{share:g}"
                 report.claim(what, f"{max(beyond, 0.0):.1f} µs", f"an iteration, {one:.1f} µs", beyond <= one)
-
-
-def _beyond(late: Lateness, share: float) -> float:
-    """How much later than the clock's the ticks are, both without the time for which the thread did not run [µs]."""
-    ticks, clock = (np.percentile([own for _, own in times], share) for times in (late.ticks, late.clock))
-    return 1e-3 * float(ticks - clock)
 
 
 def _follow(robot: RobotModel, path: TickPath, kind: Any, robots: int, ticks: int, budget: int) -> Lateness:

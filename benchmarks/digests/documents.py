@@ -23,14 +23,9 @@ Body = tuple[str, dict[str, Any]]
 def targets_of(robot: str, links: list[str]) -> list[dict[str, Any]]:
     """Return targets of random configurations, some of them out of reach."""
     given = drawn(load_robot(robot, collision="ignore"), links, PROBLEMS, random_seed=5)
-    return [
-        {
-            "link": link,
-            "positions": given.positions[:, k].tolist(),
-            "orientations_xyzw": given.orientations[:, k].tolist(),
-        }
-        for k, link in enumerate(links)
-    ]
+    poses = {"positions": given.positions, "orientations_xyzw": given.orientations}
+    columns = [{name: values[:, k].tolist() for name, values in poses.items()} for k in range(len(links))]
+    return [{"link": link} | own for link, own in zip(links, columns, strict=True)]
 
 
 def solves() -> dict[str, Body]:

@@ -38,8 +38,7 @@ class Closed:
     name: str  # its name in set-ups
     make: Callable[[], ik_service.RobotModel]  # makes the robot
     target: ik_service.Target  # the target of its solver
-    # draws configurations, closed ones but for those of arms and cams
-    draw: Callable[[int, np.random.Generator], Floats]
+    draw: Callable[[int, np.random.Generator], Floats]  # configurations: closed, but for arms and cams
     drive: str  # a joint that drives it
     has_orientations: bool = False  # whether the target takes orientations
 

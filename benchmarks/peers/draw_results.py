@@ -23,14 +23,8 @@ def draw_batches(axes: plt.Axes, curves: dict[str, np.ndarray]) -> None:
     for name, level, colour in lines:
         if name != "ours":
             axes.axhline(level, color=colour, ls="--", lw=1.2)
-        axes.annotate(
-            str(name),
-            (curves["batches"][-1], level),
-            xytext=(0, 4),
-            textcoords="offset points",
-            color=colour,
-            ha="right",
-        )
+        place = {"xytext": (0, 4), "textcoords": "offset points", "ha": "right"}
+        axes.annotate(str(name), (curves["batches"][-1], level), color=colour, **place)
     axes.set_ylim(top=2.0 * max([*curves["level_times"], *curves["batch_times"]]))
     axes.set_xticks(curves["batches"], [f"{batch:g}" for batch in curves["batches"]])
     axes.set(xlabel="targets per call", ylabel="time per target on one core [µs]")

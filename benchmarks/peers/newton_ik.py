@@ -54,14 +54,8 @@ def main() -> None:
             ik.IKObjectiveRotation(link, wp.quat_identity(), wp.array(problems["orientations_xyzw"], dtype=wp.vec4)),
             ik.IKObjectiveJointLimit(model.joint_limit_lower, model.joint_limit_upper, weight=1.0),
         ]
-        solver = ik.IKSolver(
-            model,
-            count,
-            objectives,
-            jacobian_mode=ik.IKJacobianType.ANALYTIC,
-            sampler=ik.IKSampler.ROBERTS,
-            n_seeds=seeds,
-        )
+        search = {"jacobian_mode": ik.IKJacobianType.ANALYTIC, "sampler": ik.IKSampler.ROBERTS, "n_seeds": seeds}
+        solver = ik.IKSolver(model, count, objectives, **search)
         joint_q = wp.zeros((count, model.joint_coord_count), dtype=wp.float32)
         times = timed(partial(solver.step, joint_q, joint_q, iterations=iterations), solver, device, repeats)
     np.savez(sys.argv[2], joint_q=joint_q.numpy(), times=times, version=newton.__version__)

@@ -71,15 +71,9 @@ def main() -> None:
         words = [str(problems["urdf"]), given, answers, *settings, repeats, kept, *problems["links"]]
         done = subprocess.run([program, *map(str, words)], check=True, stdout=subprocess.PIPE, text=True)
         joint_names = done.stdout.split()
-        joint_q, solved, times = np.split(np.fromfile(answers), np.cumsum([count * len(joint_names), count]))
-    np.savez(
-        sys.argv[2],
-        joint_names=joint_names,
-        joint_q=joint_q.reshape(count, -1),
-        solved=solved > 0.5,
-        times=times.reshape(repeats, count),
-        version=metadata.version("libpinocchio"),
-    )
+        joint_q, _, times = np.split(np.fromfile(answers), np.cumsum([count * len(joint_names), count]))
+    found = {"joint_names": joint_names, "joint_q": joint_q.reshape(count, -1), "times": times.reshape(repeats, count)}
+    np.savez(sys.argv[2], **found, version=metadata.version("libpinocchio"))
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ class HardArm:
     def at_limits(self, count: int) -> tuple[PoseProblems, Float64Array]:
         """Return the poses of configurations with joints at their limits, and how many joints are."""
         rng, joint_q = self._random_joint_q(count)
-        lower, upper = self._limits()
+        lower, upper = self.case.robot.joint_limit_lower, self.case.robot.joint_limit_upper
         held = rng.random(joint_q.shape) < LIMIT_SHARE
         held[np.arange(count), rng.integers(joint_q.shape[1], size=count)] = True
         joint_q = np.where(held, np.where(rng.random(joint_q.shape) < 0.5, lower, upper), joint_q)
@@ -76,9 +76,10 @@ class HardArm:
     def _climb(self, count: int, height: Callable[[Float64Array], Float64Array]) -> tuple[Float64Array, Float64Array]:
         """Random steps upwards from random configurations; where they lead and how high that is."""
         rng, joint_q = self._random_joint_q(count)
-        best = height(joint_q)
+        best, robot = height(joint_q), self.case.robot
         for size in np.geomspace(CLIMB_STEP, 1e-3 * CLIMB_STEP, CLIMB_STEPS):
-            trial = np.clip(joint_q + size * rng.standard_normal(joint_q.shape), *self._limits())
+            trial = joint_q + size * rng.standard_normal(joint_q.shape)
+            trial = np.clip(trial, robot.joint_limit_lower, robot.joint_limit_upper)
             reached = height(trial)
             joint_q = np.where((reached > best)[:, None], trial, joint_q)
             best = np.maximum(best, reached)
@@ -87,9 +88,6 @@ class HardArm:
     def _random_joint_q(self, count: int) -> tuple[np.random.Generator, Float64Array]:
         rng = np.random.default_rng(self.random_seed)
         return rng, self.case.robot.random_joint_q(rng, count)
-
-    def _limits(self) -> tuple[Float64Array, Float64Array]:
-        return self.case.robot.joint_limit_lower, self.case.robot.joint_limit_upper
 
     def _poses_of(self, joint_q: Float64Array) -> PoseProblems:
         return PoseProblems.of(self.case.robot, self.case.links, joint_q)

@@ -42,8 +42,7 @@ class LoadPlan:
     robot: str = "panda"  # name of a built-in robot that it serves
     link: str = "panda_hand"  # link that is to reach the targets
     problems: int = 1  # problems in each request
-    # requests per second; None sends the next request as soon as a connection has its answer
-    rate_hz: float | None = None
+    rate_hz: float | None = None  # requests per second; None sends the next request after each answer
     clients: int = 64
     duration_s: float = 10.0  # how long to measure [s]
     warm_up_s: float = 2.0  # how long to send before that [s]
@@ -58,12 +57,10 @@ class LoadReport:
 
     seconds: float = 0.0  # time measured [s]
     sent: int = 0  # requests that were due in that time
-    # answers by HTTP status; 0 stands for a connection that was closed
-    statuses: Counter[int] = field(default_factory=Counter)
+    statuses: Counter[int] = field(default_factory=Counter)  # answers by HTTP status; 0: the connection was closed
     latency_ms: list[float] = field(default_factory=list)  # latencies of answers with status 200 [ms]
     inside_ms: list[float] = field(default_factory=list)  # how long their requests were in the service, as it says [ms]
-    # mean size of the service's batches meanwhile; None where it does not tell
-    problems_per_launch: float | None = None
+    problems_per_launch: float | None = None  # mean size of the service's batches; None where it does not tell
 
     @property
     def answers_per_second(self) -> float:

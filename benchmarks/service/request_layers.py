@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import uvloop
@@ -44,18 +44,6 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"{}"})
 
 
-def stacks(sink: TextIO) -> dict[str, Callable[..., Any]]:
-    """The application alone, behind the gate, and behind the gate with an access log, which goes to a sink."""
-    settings = ServiceSettings(api_keys=f"lab:{KEY},other:{KEY[::-1]}", log_format="json")
-    metrics = ServiceMetrics(lambda robot: "panda")
-    admission, log = Admission(settings.request_timeout_s), AccessLog(settings, sink)
-    return {
-        "no gate": application,
-        "gate": Gate(application, settings, None, admission, metrics),
-        "and access log": Gate(application, settings, None, admission, metrics, log),
-    }
-
-
 async def ask(app: Callable[..., Any]) -> None:
     """Sends requests, one after the other."""
 
@@ -80,8 +68,12 @@ def cpu_us(app: Callable[..., Any]) -> float:
 def show(report: Report) -> None:
     """Add the CPU time of each stack, medians of alternating rounds."""
     report.table("layers", "in all [us]", "of its own [us]")
+    settings = ServiceSettings(api_keys=f"lab:{KEY},other:{KEY[::-1]}", log_format="json")
+    admission, metrics = Admission(settings.request_timeout_s), ServiceMetrics(lambda robot: "panda")
+    gate = partial(Gate, application, settings, None, admission, metrics)
     with open(os.devnull, "w") as sink:
-        found = in_turns({name: partial(cpu_us, app) for name, app in stacks(sink).items()}, ROUNDS)
+        stacks = {"no gate": application, "gate": gate(), "and access log": gate(AccessLog(settings, sink))}
+        found = in_turns({name: partial(cpu_us, app) for name, app in stacks.items()}, ROUNDS)
     before = base = float(np.median(found["no gate"]))
     for name, times in found.items():
         median = float(np.median(times))

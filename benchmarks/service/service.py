@@ -25,8 +25,6 @@ from ik_service.client import Client
 LINK = "panda_hand"
 MANY = 10_000
 OVERLOAD_CLIENTS = 1500
-
-
 # how long to measure [s], how often, and the check of the solves
 SIZES = {"load_s": (3.0, 15.0), "overload_s": (5.0, 60.0), "repeats": (3, 11), "collision": "self"}
 

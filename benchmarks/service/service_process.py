@@ -52,13 +52,9 @@ def service(core: int | None, settings: Mapping[str, object] | None = None) -> I
         port = probe.getsockname()[1]
     chosen = {"device": "cpu", **(settings or {})}
     given = {f"IK_SERVICE_{name.upper()}": str(value) for name, value in chosen.items()}
-    command = [sys.executable, "-c", "from ik_service.cli import main; main()", "serve"]
-    process = subprocess.Popen(
-        [*command, "--port", str(port)],
-        env={**os.environ, **given},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    command = [sys.executable, "-c", "from ik_service.cli import main; main()", "serve", "--port", str(port)]
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(command, env={**os.environ, **given}, stdout=quiet, stderr=quiet)
     if core is not None:
         os.sched_setaffinity(process.pid, {core})  # before it has threads
     try:
