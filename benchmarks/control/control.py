@@ -38,6 +38,15 @@ SHORT = 5  # [µs] which cuts one robot's ticks, too
 BUDGETS_OF_ROBOTS = {1: (SHORT, *BUDGETS), 64: BUDGETS}
 SHARES = (50, 99)
 WHOLE = (*SHARES, 99.9, 100)
+PATH_TICKS = 10_000  # of a millisecond: what the Panda's limits allow
+SIZES = {  # without --full and with it
+    "ticks": (10_000, 100_000),  # that are timed, with and without limits of acceleration
+    "robot_ticks": (1000, 10_000),  # for each number of robots
+    "deadline_ticks": (500, 10_000),  # for each deadline
+    "rounds": (1, 5),  # in which all solvers take turns
+}
+MEDIAN_BOUND = 25.0  # [µs] one Panda
+ROBOTS, RATIO_BOUND = (1, 4, 16, 64), 5.0  # the last over the first
 
 
 @dataclass
@@ -123,17 +132,6 @@ def _read_clock(budget: int) -> tuple[int, int]:
     while now < begun + 1000 * budget:
         now = time.monotonic_ns()
     return _late(begun, now, time.thread_time_ns() - cpu_begun, budget)
-
-
-PATH_TICKS = 10_000  # of a millisecond: what the Panda's limits allow
-SIZES = {  # without --full and with it
-    "ticks": (10_000, 100_000),  # that are timed, with and without limits of acceleration
-    "robot_ticks": (1000, 10_000),  # for each number of robots
-    "deadline_ticks": (500, 10_000),  # for each deadline
-    "rounds": (1, 5),  # in which all solvers take turns
-}
-MEDIAN_BOUND = 25.0  # [µs] one Panda
-ROBOTS, RATIO_BOUND = (1, 4, 16, 64), 5.0  # the last over the first
 
 
 def _show_ticks(report: Report, robot: RobotModel, path: TickPath, ticks: int) -> None:

@@ -20,6 +20,15 @@ from ik_service.robots import RobotModel
 
 KINDS = {"speed limits": None, "speed and acceleration limits": ACCELERATION}
 Array = NDArray[np.float64]
+DT = 1e-3
+ERROR_BOUND = 1e-4  # [m] along feasible paths
+SHAKING_BOUND = 0.01  # of the limits: acceleration beyond what a path asks for
+SPEED_ROUNDING, ACCELERATION_ROUNDING = 1e-9, 1e-6  # of first and second differences of float64 angles
+PEERS = {
+    "PlaCo": ("placo", ("placo==0.10.2", "numpy"), "placo_ticks.py"),
+    "mink": ("mink", ("mink==1.3.0", "daqp", "numpy"), "mink_ticks.py"),
+}
+PEER_PATHS = ("circle", "figure of eight", "beyond the edge and back")
 
 
 def make_controller(robot: RobotModel, path: TickPath, acceleration: Any, **options: Any) -> IKController:
@@ -71,17 +80,6 @@ class Stopwatch:
         answer = self._function(*arguments)
         self.times.append(time.perf_counter_ns() - begun)
         return answer
-
-
-DT = 1e-3
-ERROR_BOUND = 1e-4  # [m] along feasible paths
-SHAKING_BOUND = 0.01  # of the limits: acceleration beyond what a path asks for
-SPEED_ROUNDING, ACCELERATION_ROUNDING = 1e-9, 1e-6  # of first and second differences of float64 angles
-PEERS = {
-    "PlaCo": ("placo", ("placo==0.10.2", "numpy"), "placo_ticks.py"),
-    "mink": ("mink", ("mink==1.3.0", "daqp", "numpy"), "mink_ticks.py"),
-}
-PEER_PATHS = ("circle", "figure of eight", "beyond the edge and back")
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,11 @@ from tests.kept_code import code_is_kept
 
 TIMES_JSON = re.compile(rb'"timing_ms":\{[^}]*\}')
 TIMES_TEXT = re.compile(r"[0-9.]+(e[-+][0-9]+)? (us|s)\b")
+COMPILER = [sys.executable, "-m", "ziglang", "cc", "-O2", "-std=c99"]
+COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+TAG = re.compile(r"_ABI 0x[0-9a-f]+u")  # of the version, too
+PROGRAMS = {"example": "problems.bin", "tick_example": "ticks.bin"}
+COUNTS = {"problem_count": 100, "tick_count": 100}
 
 
 def files() -> SetUps:
@@ -122,13 +127,6 @@ def _of_part(path: Path) -> Parts:
         parts = {name: f"{kind} {table[name].to_pylist()}" for name, kind in parts.items()}
     notes.pop("job")
     return parts | {"notes": notes}
-
-
-COMPILER = [sys.executable, "-m", "ziglang", "cc", "-O2", "-std=c99"]
-COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
-TAG = re.compile(r"_ABI 0x[0-9a-f]+u")  # of the version, too
-PROGRAMS = {"example": "problems.bin", "tick_example": "ticks.bin"}
-COUNTS = {"problem_count": 100, "tick_count": 100}
 
 
 def exports() -> SetUps:

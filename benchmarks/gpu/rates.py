@@ -37,6 +37,18 @@ SEEDS, STEPS = 64, 6  # coarse
 KEPT, MORE_STEPS = 4, 10  # refined
 WEIGHTS = (10.0, 5.0, 50.0)  # of position, orientation and limits
 DAMPING = 10.0  # of the first step
+BATCHES = [1, 100, 1000, 10_000, 100_000]
+LATENCY_MAX = 500.0  # [us], asked of the median
+PYROKI_BATCHES, PYROKI_SLACK = (1, 100, 1000), 1e-3  # [rad]; its limits are soft
+NEWTON_S = 240.0
+GRADIENT_BATCHES, COMPARED = (1, 1000, 10_000, 100_000), 1000
+SHARE = 0.95  # of those compared; near singular poses gradients are large, and change as much
+SAME = 1e-3  # of the largest entry of a gradient: answers in float32 differ by rounding between devices
+# Multiprocessors compute so many float32 products and sums at once.
+FP32_LANES = {75: 64, 80: 64, 86: 128, 87: 128, 89: 128, 90: 128, 100: 128, 103: 128, 110: 128, 120: 128, 121: 128}
+NUMBER = r"\(-?[\d.]+(?:e[+-]?\d+)?f\)"
+HEADS = [f"{position * 1e3:g} mm, {orientation:g} rad" for position, orientation in TOLERANCES]
+PEER_HEADS = ("solver", "batch", "µs per call", "targets/s", *HEADS, "ours, times as many targets/s")
 
 
 def spread_evenly(count: int, width: int) -> NDArray[np.float64]:
@@ -114,19 +126,6 @@ class PyrokiBeam:
             joint_q = np.asarray(self._solve(*given))
             times.append(time.perf_counter() - start)
         return joint_q.astype(np.float64), np.array(times[1:])
-
-
-BATCHES = [1, 100, 1000, 10_000, 100_000]
-LATENCY_MAX = 500.0  # [us], asked of the median
-PYROKI_BATCHES, PYROKI_SLACK = (1, 100, 1000), 1e-3  # [rad]; its limits are soft
-NEWTON_S = 240.0
-GRADIENT_BATCHES, COMPARED = (1, 1000, 10_000, 100_000), 1000
-SHARE = 0.95  # of those compared; near singular poses gradients are large, and change as much
-SAME = 1e-3  # of the largest entry of a gradient: answers in float32 differ by rounding between devices
-# Multiprocessors compute so many float32 products and sums at once.
-FP32_LANES = {75: 64, 80: 64, 86: 128, 87: 128, 89: 128, 90: 128, 100: 128, 103: 128, 110: 128, 120: 128, 121: 128}
-NUMBER = r"\(-?[\d.]+(?:e[+-]?\d+)?f\)"
-HEADS = [f"{position * 1e3:g} mm, {orientation:g} rad" for position, orientation in TOLERANCES]
 
 
 def make(contact: Contact, **options: object) -> ik_service.IKSolver:
@@ -244,9 +243,6 @@ def _limit(device: wp.Device) -> float | None:
     if not re.fullmatch(r"\d+", answer):
         return None
     return 2.0 * FP32_LANES[device.arch] * int(device.sm_count) * float(answer) * 1e6
-
-
-PEER_HEADS = ("solver", "batch", "µs per call", "targets/s", *HEADS, "ours, times as many targets/s")
 
 
 def _peer_row(report: Report, who: str, few: PoseProblems, answers: tuple[Any, Any], slack: float, ours: float) -> None:

@@ -34,6 +34,27 @@ from ik_service.solver.compiled import island_launches
 SEED = 7
 WARM_UP = 3  # calls: launches, a recording, and its first replay
 CALLS_MIN = 5
+CLOSED, NEAR = 1e-6, 1e-3  # [m]
+CONTACTS: tuple[tuple[str, str, Callable[[], World | None]], ...] = (
+    ("Panda, itself", "panda", lambda: None),
+    ("Panda, itself and a table", "panda", lambda: World({"table": TABLE})),
+    ("Panda, itself and 20 boxes", "panda", cluttered),
+    ("two Pandas, themselves and each other", "dual_panda", lambda: None),
+)
+HEADS = "case", "µs", "targets/s", "success on the CPU", "on the device", "same seeds"
+COUNTS = 1, 7, 500, 5000  # of problems, in turns at random
+THREADS = 1, 2, 3
+TICKS, DT = 300, 1e-3  # of a circle
+FIRST_USE_S = 120.0
+FIRST_USE = """
+import json, os, sys, time
+os.environ["IK_SERVICE_SHIPPED_KERNELS"] = ""
+began = time.perf_counter()
+import numpy as np, ik_service
+solver = ik_service.IKSolver(ik_service.load_robot("panda"), ["panda_hand"], device=sys.argv[1])
+result = solver.solve(np.array([[0.4, 0.1, 0.5]]), np.array([[1.0, 0.0, 0.0, 0.0]]))
+print(json.dumps([bool(result.success.all()), time.perf_counter() - began]))
+"""
 
 
 @dataclass(frozen=True)
@@ -101,16 +122,6 @@ def circle(robot: ik_service.RobotModel, ticks: int) -> NDArray[np.float64]:
     return poses
 
 
-CLOSED, NEAR = 1e-6, 1e-3  # [m]
-CONTACTS: tuple[tuple[str, str, Callable[[], World | None]], ...] = (
-    ("Panda, itself", "panda", lambda: None),
-    ("Panda, itself and a table", "panda", lambda: World({"table": TABLE})),
-    ("Panda, itself and 20 boxes", "panda", cluttered),
-    ("two Pandas, themselves and each other", "dual_panda", lambda: None),
-)
-HEADS = "case", "µs", "targets/s", "success on the CPU", "on the device", "same seeds"
-
-
 def solved(contact: Contact, name: str, robot: Any, targets: Any, *given: Any, **world: Any) -> tuple[Any, list[str]]:
     """Return the answers of a device, and the cells of a row: time, success, same seeds."""
     solve = partial(contact.make(robot, targets).solve, *given, **world)
@@ -161,21 +172,6 @@ def show_contacts(contact: Contact) -> None:
     report.claim("successes in contact", false, "none", false == 0)
 
 
-COUNTS = 1, 7, 500, 5000  # of problems, in turns at random
-THREADS = 1, 2, 3
-TICKS, DT = 300, 1e-3  # of a circle
-FIRST_USE_S = 120.0
-FIRST_USE = """
-import json, os, sys, time
-os.environ["IK_SERVICE_SHIPPED_KERNELS"] = ""
-began = time.perf_counter()
-import numpy as np, ik_service
-solver = ik_service.IKSolver(ik_service.load_robot("panda"), ["panda_hand"], device=sys.argv[1])
-result = solver.solve(np.array([[0.4, 0.1, 0.5]]), np.array([[1.0, 0.0, 0.0, 0.0]]))
-print(json.dumps([bool(result.success.all()), time.perf_counter() - began]))
-"""
-
-
 def show_company(contact: Contact) -> None:
     """Report whether ticks of a controller and solves of two solvers, each in a thread, are as alone."""
     seconds = 4.0 * contact.seconds
@@ -188,6 +184,7 @@ def show_company(contact: Contact) -> None:
     given = reachable(robot, LINKS["panda"], max(COUNTS))
     alone = contact.solver("panda").solve(*given.given).joint_q
     commands, found = ticks(robot, contact), list[str]()
+    solvers = [contact.solver("panda") for _ in range(2)]
     done, ends = {"ticks": 0, 0: 0, 1: 0}, time.monotonic() + seconds
 
     def control() -> None:
@@ -197,7 +194,7 @@ def show_company(contact: Contact) -> None:
             done["ticks"] += TICKS
 
     def solve(place: int) -> None:
-        rng, solver = np.random.default_rng(place), contact.solver("panda")
+        rng, solver = np.random.default_rng(place), solvers[place]
         while time.monotonic() < ends:
             count = int(rng.choice(COUNTS))
             if solver.solve(*given.first(count).given).joint_q.tobytes() != alone[:count].tobytes():

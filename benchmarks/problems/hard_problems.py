@@ -23,6 +23,9 @@ CLIMB_STEP = 0.5  # [rad] of the first random steps; the last are a thousandth o
 CLIMBS_TO_REACH = 200
 NEARLY = (3e-3, 2e-2)  # [m] beyond the reach; the climb to the reach ends within a millimetre
 FAR = (0.2, 1.0)
+ITERATIONS = 150
+DAMPING_START = 1e-2
+DAMPING_RANGE = (1e-9, 1e6)
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class HardArm:
     """An arm whose first axes meet in one point, the shoulder."""
 
     case: ComparedRobot  # the robot and its link
-    shoulder: str  # A link whose origin is that point
+    shoulder: str  # a link whose origin is that point
     random_seed: int = 1  # of everything that is drawn
 
     def at_limits(self, count: int) -> tuple[PoseProblems, Float64Array]:
@@ -91,11 +94,6 @@ class HardArm:
 
     def _poses_of(self, joint_q: Float64Array) -> PoseProblems:
         return PoseProblems.of(self.case.robot, self.case.links, joint_q)
-
-
-ITERATIONS = 150
-DAMPING_START = 1e-2
-DAMPING_RANGE = (1e-9, 1e6)
 
 
 def pose_costs(problems: PoseProblems, joint_q: NDArray[np.floating], with_orientation: bool) -> Float64Array:

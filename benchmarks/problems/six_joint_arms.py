@@ -26,6 +26,50 @@ NEAR_LIMIT = 1e-3  # [rad]
 NEAR_SINGULAR = 1e-3  # of the least singular value; there an error of 1e-5, as of float32, moves joints by 0.01
 STEPS, STEP_MAX = 12, 0.05  # of Newton's method; largest step of a joint [rad]
 DAMPING = 1e-14  # keeps the equations solvable at singular configurations
+X, Y, Z = (1, 0, 0), (0, 1, 0), (0, 0, 1)
+BACK, DOWN = (-1, 0, 0), (0, 0, -1)
+LINK = "flange"
+WITH_BRANCHES = (ArmClass.SPHERICAL, ArmClass.PARALLEL)
+MADE_UP = ("spherical", "parallel")
+# of each joint: origin in the frame of the joint before [m], axis, range [degrees]; then the flange
+PUBLISHED: dict[str, list[tuple[tuple[float, ...], ...]]] = {
+    "Puma 560": [
+        ((0, 0, 0.672), Z, (-160, 160)),
+        ((0, 0, 0), Y, (-225, 45)),
+        ((0.4318, 0.15005, 0), Y, (-45, 225)),
+        ((0.0203, 0, -0.4318), DOWN, (-110, 170)),
+        ((0, 0, 0), Y, (-100, 100)),
+        ((0, 0, 0), DOWN, (-266, 266)),
+        ((0, 0, -0.056),),
+    ],
+    "KR 6 R700": [
+        ((0, 0, 0.4), DOWN, (-170, 170)),
+        ((0.025, 0, 0), Y, (-190, 45)),
+        ((0.315, 0, 0), Y, (-120, 156)),
+        ((0.365, 0, 0.035), BACK, (-185, 185)),
+        ((0, 0, 0), Y, (-120, 120)),
+        ((0, 0, 0), BACK, (-350, 350)),
+        ((0.08, 0, 0),),
+    ],
+    "IRB 120": [
+        ((0, 0, 0.29), Z, (-165, 165)),
+        ((0, 0, 0), Y, (-110, 110)),
+        ((0, 0, 0.27), Y, (-110, 70)),
+        ((0.302, 0, 0.07), X, (-160, 160)),
+        ((0, 0, 0), Y, (-120, 120)),
+        ((0, 0, 0), X, (-400, 400)),
+        ((0.072, 0, 0),),
+    ],
+    "xArm6": [
+        ((0, 0, 0.267), Z, (-360, 360)),
+        ((0, 0, 0), Y, (-118, 120)),
+        ((0.0535, 0, 0.2845), Y, (-225, 11)),
+        ((0.0775, 0, -0.3425), DOWN, (-360, 360)),
+        ((0, 0, 0), Y, (-97, 180)),
+        ((0.076, 0, -0.097), DOWN, (-360, 360)),
+        ((0, 0, 0),),
+    ],
+}
 
 
 def apart(joint_q: Floats, others: Floats) -> Floats:
@@ -154,52 +198,6 @@ class LimitedArm:
             self.room(joint_q[given]) >= -LIMIT_SLACK
         )
         return is_first(joint_q, valid)
-
-
-X, Y, Z = (1, 0, 0), (0, 1, 0), (0, 0, 1)
-BACK, DOWN = (-1, 0, 0), (0, 0, -1)
-LINK = "flange"
-WITH_BRANCHES = (ArmClass.SPHERICAL, ArmClass.PARALLEL)
-MADE_UP = ("spherical", "parallel")
-# of each joint: origin in the frame of the joint before [m], axis, range [degrees]; then the flange
-PUBLISHED: dict[str, list[tuple[tuple[float, ...], ...]]] = {
-    "Puma 560": [
-        ((0, 0, 0.672), Z, (-160, 160)),
-        ((0, 0, 0), Y, (-225, 45)),
-        ((0.4318, 0.15005, 0), Y, (-45, 225)),
-        ((0.0203, 0, -0.4318), DOWN, (-110, 170)),
-        ((0, 0, 0), Y, (-100, 100)),
-        ((0, 0, 0), DOWN, (-266, 266)),
-        ((0, 0, -0.056),),
-    ],
-    "KR 6 R700": [
-        ((0, 0, 0.4), DOWN, (-170, 170)),
-        ((0.025, 0, 0), Y, (-190, 45)),
-        ((0.315, 0, 0), Y, (-120, 156)),
-        ((0.365, 0, 0.035), BACK, (-185, 185)),
-        ((0, 0, 0), Y, (-120, 120)),
-        ((0, 0, 0), BACK, (-350, 350)),
-        ((0.08, 0, 0),),
-    ],
-    "IRB 120": [
-        ((0, 0, 0.29), Z, (-165, 165)),
-        ((0, 0, 0), Y, (-110, 110)),
-        ((0, 0, 0.27), Y, (-110, 70)),
-        ((0.302, 0, 0.07), X, (-160, 160)),
-        ((0, 0, 0), Y, (-120, 120)),
-        ((0, 0, 0), X, (-400, 400)),
-        ((0.072, 0, 0),),
-    ],
-    "xArm6": [
-        ((0, 0, 0.267), Z, (-360, 360)),
-        ((0, 0, 0), Y, (-118, 120)),
-        ((0.0535, 0, 0.2845), Y, (-225, 11)),
-        ((0.0775, 0, -0.3425), DOWN, (-360, 360)),
-        ((0, 0, 0), Y, (-97, 180)),
-        ((0.076, 0, -0.097), DOWN, (-360, 360)),
-        ((0, 0, 0),),
-    ],
-}
 
 
 def published_robot(name: str) -> RobotModel:

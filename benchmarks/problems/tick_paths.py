@@ -21,6 +21,20 @@ HOME = np.array([0.0, -0.5, 0.0, -2.0, 0.0, 1.8, 0.7])
 ACCELERATION = np.array([15.0, 7.5, 10.0, 12.5, 15.0, 20.0, 20.0])
 
 Array = NDArray[np.float64]
+LEFT, RIGHT = "left_panda_hand", "right_panda_hand"
+HELD = (0.0, 0.0, 0.3, 1.0, 0.0, 0.0, 0.0)  # the right hand in the left one's frame
+NEAR = np.array([-0.2483, -0.3281, 0.1092, -2.1921, -1.5796, 1.7196, -0.0944])
+NEAR = np.concatenate([NEAR, [0.2485, -0.3281, -0.1093, -2.1921, 1.5796, 1.7197, 1.6652]])
+"""A configuration in which they nearly hold it."""
+HAND, RADIUS, TRACK = "panda_hand", 0.15, 0.25  # [m]
+WHEELS = {"left_wheel": 10.0, "right_wheel": 10.0}  # [rad/s]
+LENGTH, TURN = 3.0, 2.0  # of the hand's way: along a bend [m], and how far it turns [rad]
+JOINT = """<link name="{name}"/><joint name="{name}_wheel" type="continuous"><parent link="cart"/><child link="{name}"/>
+<origin xyz="0 {y} {z}"/><axis xyz="0 1 0"/></joint>"""
+CART = """<link name="floor"/><link name="cart"/><joint name="drive" type="planar"><parent link="floor"/>
+<child link="cart"/><axis xyz="0 0 1"/></joint><joint name="mount" type="fixed"><parent link="cart"/>
+<child link="panda_link0"/><origin xyz="0 0 0.3"/></joint>"""
+AXLE = (0.0, 0.0, 0.0, -(0.5**0.5), 0.0, 0.0, 0.5**0.5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,28 +100,10 @@ def _turned(pose: Array, angles: Array) -> Array:
     return poses
 
 
-LEFT, RIGHT = "left_panda_hand", "right_panda_hand"
-HELD = (0.0, 0.0, 0.3, 1.0, 0.0, 0.0, 0.0)  # the right hand in the left one's frame
-NEAR = np.array([-0.2483, -0.3281, 0.1092, -2.1921, -1.5796, 1.7196, -0.0944])
-NEAR = np.concatenate([NEAR, [0.2485, -0.3281, -0.1093, -2.1921, 1.5796, 1.7197, 1.6652]])
-"""A configuration in which they nearly hold it."""
-
-
 def held_object() -> RobotModel:
     """Return the built-in `dual_panda` with the object."""
     arms = load_robot("dual_panda", collision="ignore")
     return arms.with_loops([LoopConstraint("object", "weld", RIGHT, LEFT, reference_offset=HELD)])
-
-
-HAND, RADIUS, TRACK = "panda_hand", 0.15, 0.25  # [m]
-WHEELS = {"left_wheel": 10.0, "right_wheel": 10.0}  # [rad/s]
-LENGTH, TURN = 3.0, 2.0  # of the hand's way: along a bend [m], and how far it turns [rad]
-JOINT = """<link name="{name}"/><joint name="{name}_wheel" type="continuous"><parent link="cart"/><child link="{name}"/>
-<origin xyz="0 {y} {z}"/><axis xyz="0 1 0"/></joint>"""
-CART = """<link name="floor"/><link name="cart"/><joint name="drive" type="planar"><parent link="floor"/>
-<child link="cart"/><axis xyz="0 0 1"/></joint><joint name="mount" type="fixed"><parent link="cart"/>
-<child link="panda_link0"/><origin xyz="0 0 0.3"/></joint>"""
-AXLE = (0.0, 0.0, 0.0, -(0.5**0.5), 0.0, 0.0, 0.5**0.5)
 
 
 def arm_on_a_cart() -> RobotModel:
