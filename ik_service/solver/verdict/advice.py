@@ -71,8 +71,10 @@ def advice(
             said = island.status.advice if has_target else island.status.advice_without_targets
             sentences.append(f"{name}{said}")
     if status is IKStatus.BLOCKED_BY_COLLISION and collision_names:
-        said = _contact(result, problem, collision_names)
-        sentences = [ALWAYS_IN_CONTACT] if result.proof[problem] > 0 else [said, *sentences]
+        is_proven, clearance = bool(result.proof[problem] > 0), result.clearance
+        sentences = [ALWAYS_IN_CONTACT] if is_proven else sentences
+        if not is_proven or (clearance is not None and clearance[problem] <= 0.0):
+            sentences.insert(0, _contact(result, problem, collision_names))
     return " ".join(dict.fromkeys(sentences)) or status.advice
 
 
