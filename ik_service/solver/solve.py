@@ -192,8 +192,8 @@ class SolverCore:
         only_branches: bool = False,
     ) -> tuple[PreparedSolve, SolveSettings] | None:
         """Run a solve and leave its answers in the workspace; None where a number is faulty."""
-        # `guess` [problems, joint_coord_count] is seed 0 where no start is given. With `verdict` answers in contact
-        # count as failed, beside attempts at single islands.
+        # `guess` [problems, joint_coord_count] is seed 0 where no start is given. Attempts of single islands are always
+        # checked for contact; with `verdict` the whole answers are, too.
         start, limits = batch.start, batch.limits
         settings = self._settings(batch.problem_count, options, batch.worlds, only_branches=only_branches)
         with self._kernels():

@@ -23,7 +23,7 @@ from ik_service.solver.lm.ranking import FAILED
 
 BRANCHES_MAX = wp.constant(8)
 COUNT_BITS, WITHIN_AT, ISOLATED_BIT, FIRST_AT, NUMBER_BITS = (wp.constant(k) for k in (15, 4, 256, 16, 3))
-WIDE = wp.constant(0.3)  # radius of a branch whose centre says little about its solution [rad]
+WIDE_RADIUS = wp.constant(0.3)  # radius of a branch whose centre says little about its solution [rad]
 LIMITED_BIT, CLOSE_BIT = wp.constant(512), wp.constant(1024)
 CLOSE = wp.constant(2.0)  # errors of an attempt that comes close to the target, in tolerances
 CLOSE_SEEDS = 128  # seeds of a limited search with a close attempt

@@ -19,7 +19,7 @@ from ik_service.solver.arrays.branch_starts import (
     FIRST_AT,
     ISOLATED_BIT,
     NUMBER_BITS,
-    WIDE,
+    WIDE_RADIUS,
     WITHIN_AT,
     limit_search,
     seeds_of_branches,
@@ -39,7 +39,7 @@ from ik_service.solver.lm.codes import BRANCHES, HAS_START, KEEP_ALL, PROOF_BY_I
 from ik_service.solver.lm.ranking import FAILED
 
 SEEDS_BEFORE_INTERVALS = 3  # drawn ones, where branches are no starts; no number at which a round of seeds ends
-FIRST_BRANCHES = 3  # before phase 1; the best few of them are free of contact with the arm itself
+FIRST_BRANCHES = 3  # starts before phase 1: most often one of three is free of self-collision
 FURTHER_SEEDS = 8  # after branches whose places are known
 NEAR_LIMITS = wp.constant(0.1)  # a branch refused by no more is a start as well [m or rad]
 BEHIND = wp.constant(1.0e3)  # added to the order of a refused branch
@@ -194,8 +194,8 @@ def _branch_functions(source: ProofSource, Found: Any) -> tuple[Any, Any]:
                 largest = wp.max(largest, radius)
                 if not (radius <= ISOLATED and at(found, (b * OUTPUTS + MARGIN) * W + lane) > -1.0):
                     isolated = int(0)
-            is_last = count == most and not (key < keys[most - 1])
-            if not (refused > NEAR_LIMITS) and wp.isfinite(key + radius) and not is_last:
+            is_dropped = count == most and not (key < keys[most - 1])
+            if not (refused > NEAR_LIMITS) and wp.isfinite(key + radius) and not is_dropped:
                 k = wp.min(count, most - 1)
                 count = k + 1
                 while k > 0 and keys[wp.max(k - 1, 0)] > key:
@@ -230,7 +230,7 @@ def _branch_functions(source: ProofSource, Found: Any) -> tuple[Any, Any]:
         b = int(0)
         while b < BRANCHES_OF_ARM:
             refused = at(found, (b * OUTPUTS + REFUSED) * W + lane) > 0.0
-            wide = wide or not (refused or at(found, (b * OUTPUTS + RADIUS) * W + lane) <= WIDE)
+            wide = wide or not (refused or at(found, (b * OUTPUTS + RADIUS) * W + lane) <= WIDE_RADIUS)
             b += 1
         return wide
 

@@ -46,7 +46,7 @@ from ik_service.solver.compiled.island_launches import (
     launches_on,
 )
 from ik_service.solver.compiled.island_task import IslandTask, island_constants
-from ik_service.solver.compiled.proof_kernel import proof_kernel_of, proof_task, proven_targets
+from ik_service.solver.compiled.proof_kernel import proof_kernel_of, proof_task, provable_targets
 from ik_service.solver.compiled.reach import REACH_KERNEL, reach_task
 from ik_service.solver.compiled.tool_contact import contact_kernel, contact_task
 from ik_service.solver.given.options import SolverOptions
@@ -142,7 +142,7 @@ class IslandKernels:
         """Return whether the only rows are one whole pose of an arm with branches in closed form, on a CPU."""
         if self.launches.in_threads or len(self._rows.objectives) != 1:
             return False
-        if not proven_targets(self._rows, range(self._rows.count)):
+        if not provable_targets(self._rows, range(self._rows.count)):
             return False
         target: Any = self._rows.objectives[0]
         kernel = proof_kernel_of(self._model.robot, target.link, Lanes.on_cpu())
@@ -215,8 +215,8 @@ class IslandKernels:
         lanes, found = Lanes(1) if self.launches.in_threads else Lanes.on_cpu(), list[ProofWork]()
         robot, device, collision = self._model.robot, self._model.device, self.collision
         for island, listed, _, rows in self._islands(problems, partition, problem_count):
-            whole = proven_targets(self._rows, rows.tolist())
-            for k in proven_targets(self._rows, rows.tolist(), POSITION_ROWS):
+            whole = provable_targets(self._rows, rows.tolist())
+            for k in provable_targets(self._rows, rows.tolist(), POSITION_ROWS):
                 objective: Any = self._rows.objectives[k]
                 kernel = proof_kernel_of(robot, objective.link, lanes) if k in whole else None
                 own = list[ProofWork]()

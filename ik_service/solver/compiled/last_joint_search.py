@@ -164,11 +164,11 @@ def _search(  # noqa: C901  # it counts the branches of the functions inside as 
                     else:
                         nodes[left] = node
                         left += 1
-            while around >= 0 and waiting > 0 and is_within(stack[wp.max(waiting - 1, 0)], around):
+            while around >= 0 and waiting > 0 and is_inside_interval(stack[wp.max(waiting - 1, 0)], around):
                 waiting -= 1
             for m in range(left):
                 node = nodes[left - 1 - m]
-                if not is_within(node, around):
+                if not is_inside_interval(node, around):
                     for k in range(SPLIT):
                         stack[waiting] = (((node >> LEVEL_SHIFT) + 1) << LEVEL_SHIFT) | (
                             (node & INDEX_MASK) * SPLIT + k
@@ -183,7 +183,7 @@ def _search(  # noqa: C901  # it counts the branches of the functions inside as 
 
 @wp.func
 @typing.no_type_check
-def is_within(node: int, around: int):
+def is_inside_interval(node: int, around: int):
     """Return whether an interval is within one of START_LEVEL."""
     level = node >> LEVEL_SHIFT
     return level >= START_LEVEL and ((node & INDEX_MASK) >> (SPLIT_BITS * wp.max(level - START_LEVEL, 0))) == around

@@ -72,7 +72,7 @@ def _kernel_of(chain: _RobotLink, lanes: Lanes) -> ProofKernel | None:
     return ProofKernel(_proof_kernel(source), nominal.arm, source.is_searched)
 
 
-def proven_targets(rows: Rows, island_rows: Sequence[int], size: int = 6) -> list[int]:
+def provable_targets(rows: Rows, island_rows: Sequence[int], size: int = 6) -> list[int]:
     """Return the indices of pose targets in the world, which have proofs, with `size` rows in an island."""
     own, found = set(island_rows), []
     for k in rows.of_kind(RowKind.TARGET):

@@ -22,7 +22,7 @@ from ik_service.solver.compiled.solution_ranking import (
 from ik_service.solver.lm.codes import SEEDS
 from ik_service.solver.lm.ranking import IMPRECISE, IN_CONTACT, UNRANKED, seed_of, value_rank
 
-NO_NEW_SEEDS = wp.constant(64)  # in a row without a new solution end a search
+SEEDS_WITHOUT_NEW = wp.constant(64)  # in a row without a new solution end a search
 
 
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
@@ -355,7 +355,7 @@ def begin_round(
             has_all = of_branches and found[p, island] > 0
             if has_all:
                 has_all = has_all_branches(tries, searches, p, island, settings[SEEDS])
-            if found[p, island] < order[1] and first - newest[p, island] < NO_NEW_SEEDS and not has_all:
+            if found[p, island] < order[1] and first - newest[p, island] < SEEDS_WITHOUT_NEW and not has_all:
                 searches.next_seed[p, island] = wp.min(ends, first)
                 searches.end_seed[p, island] = end
                 if searches.proof[p, island] > 0:  # out of reach: one attempt, as without further solutions

@@ -1,8 +1,8 @@
 """The kernel that proves a target blocked: what is rigid to its link touches an object in any configuration.
 
-The spheres rigid to the link stand at the target, as one floating body. They are nearer to an object than allowed by
-more than any configuration within the tolerances can move them. Distance grids are left out: their distances are no
-exact ones.
+The spheres rigid to the link stand at the target, as one floating body. Their clearance there is below the margin by
+more than the largest motion of a sphere within the tolerances. Distance grids are left out: their distances are
+interpolated.
 """
 
 import typing

@@ -33,8 +33,8 @@ from objectives import IKObjective
 from objectives.expression.expression_objective import ExpressionObjective
 
 SecondTry: TypeAlias = FreeCombinations | TargetsAlone | CollisionRepair
-"""A search for answers of one solver's problems with some statuses; the solver verifies the answers by a whole solve,
-under the options of the solve without its deadline."""
+"""A search for answers to problems that ended with certain statuses; a second solve, without the deadline, verifies the
+configurations."""
 
 
 class SecondTries:
