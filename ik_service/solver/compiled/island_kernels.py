@@ -222,7 +222,9 @@ class IslandKernels:
                 own = list[ProofWork]()
                 if kernel is None or kernel.arm.held:
                     task = reach_task(robot, objective.link, device, hard_limits=self._hard_limits)
-                    own += [] if task is None else [(REACH_KERNEL, task)]
+                    if task is not None:
+                        task.in_threads = int(self.launches.in_threads)
+                        own.append((REACH_KERNEL, task))
                 if kernel is not None:
                     task = proof_task(kernel, robot, device)
                     task.limit_lower, task.limit_upper = problems.limits.float64

@@ -42,7 +42,7 @@ class ProofTask:
     held_q: wp.array[wp.float32]  # their values in the closed form; a start may lock them elsewhere
     # of `reach`
     chain: wp.array[wp.float64]  # [4]: point of the first joint in the world, and length from there to the link [m]
-    in_threads: int  # 1 on a GPU
+    in_threads: int  # 1 with a thread for each problem
 
 
 TaskRef: Any = reference_to(ProofTask)

@@ -54,11 +54,8 @@ def reach_task(robot: KinematicRobot, link: str | int, device: wp.Device, *, har
         kind = JointType(robot.joint_type[joint])
         if kind is JointType.FIXED:
             continue
-        if origin is None:
-            origin = rigid[:3]
-        else:
-            length += float(np.linalg.norm(rigid[:3]))
-        rigid = identity_transform()
+        origin, step = (rigid[:3], 0.0) if origin is None else (origin, float(np.linalg.norm(rigid[:3])))
+        rigid, length = identity_transform(), length + step
         if kind is JointType.PRISMATIC and hard_limits:
             dof = int(robot.joint_qd_start[joint])
             length += float(max(abs(robot.joint_limit_lower[dof]), abs(robot.joint_limit_upper[dof])))
@@ -69,5 +66,4 @@ def reach_task(robot: KinematicRobot, link: str | int, device: wp.Device, *, har
         return None
     task: Any = ProofTask()
     task.chain = wp.array([*origin, length], dtype=wp.float64, device=device)
-    task.in_threads = int(device.is_cuda)
     return task

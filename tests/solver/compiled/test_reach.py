@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ik_service import SolverOptions, Target
-from tests.solver.conftest import bare_robot, cpu_solver
+from tests.solver.conftest import bare_robot, cpu_solver, use_threads
 
 LINKS = {  # with a fixed base
     "panda_gripper": ["panda_rightfinger"],  # slides
@@ -61,3 +61,13 @@ def test_a_chain_that_may_slide_without_limits_proves_nothing():
     assert cpu_solver(robot, ["panda_rightfinger"], options=options).solve(far, None).proof.tolist() == [0]
     floating = bare_robot("humanoid")
     assert cpu_solver(floating, ["left_grasp"]).solve(far, None).success.all()
+
+
+def test_threads_give_the_proofs_of_packets(monkeypatch):
+    robot, links = bare_robot("dual_panda"), LINKS["dual_panda"]
+    positions = np.random.default_rng(2).uniform(-3.0, 3.0, (COUNT, 2, 3))
+    packets = cpu_solver(robot, links).solve(positions, None)
+    use_threads(monkeypatch)
+    result = cpu_solver(robot, links).solve(positions, None)
+    np.testing.assert_array_equal(result.proof, packets.proof)
+    assert 0 < (packets.proof > 0).sum() < COUNT
