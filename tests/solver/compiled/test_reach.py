@@ -65,7 +65,7 @@ def test_a_chain_that_may_slide_without_limits_proves_nothing():
 
 def test_threads_give_the_proofs_of_packets(monkeypatch):
     robot, links = bare_robot("dual_panda"), LINKS["dual_panda"]
-    positions = np.random.default_rng(2).uniform(-3.0, 3.0, (COUNT, 2, 3))
+    positions = np.random.default_rng(2).uniform(-1.0, 1.0, (COUNT, 2, 3))
     packets = cpu_solver(robot, links).solve(positions, None)
     use_threads(monkeypatch)
     result = cpu_solver(robot, links).solve(positions, None)
