@@ -73,8 +73,8 @@ def test_a_python_block_of_the_readme_runs_by_itself(number, tmp_path, capsys):
 
 def test_the_figures_of_speed_are_those_of_the_results():
     section = README.partition("## Speed")[2].partition("\n## ")[0]
-    files = ("arms/RESULTS.md", "collision/free_answers.md", "collision/motion_bench_maker.md")
-    results = "".join((ROOT / "benchmarks" / file).read_text() for file in files)
+    reports = ("arms/RESULTS", "accuracy/branches", "collision/free_answers", "collision/motion_bench_maker")
+    results = "".join((ROOT / "benchmarks" / f"{name}.md").read_text() for name in reports)
     figures = re.findall(r"\d+\.\d+", section.partition("![")[0].replace("0.01 rad", ""))
     assert len(figures) > 10
     assert [figure for figure in figures if figure not in results] == []
