@@ -76,6 +76,7 @@ class CollisionData:
         self.version = 0  # changes when arrays are exchanged
         self._used: tuple[object, ...] | None = None  # key of the content of the arrays
         self._worlds, self._lines = tuple[World, ...](), world_lines(())
+        self.has_objects = False  # in the worlds
         self._make_room(Room(1, 1, 1, 1, 1, 1))
 
     def spheres(self, trees: Sequence[int]) -> Any:
@@ -99,11 +100,6 @@ class CollisionData:
         slides = robot.joint_qd_start[np.flatnonzero(robot.joint_type == JointType.PRISMATIC)]
         travel = np.maximum(np.abs(robot.joint_limit_lower[slides]), np.abs(robot.joint_limit_upper[slides]))
         return reach(robot) + float(travel.sum() + lever)
-
-    @property
-    def has_objects(self) -> bool:
-        """Return whether there are objects in the worlds."""
-        return len(self._lines.kind) > 0
 
     def use(
         self,
@@ -168,6 +164,7 @@ class CollisionData:
         """Give the objects of worlds as numbers; cached, because checks between islands ask again."""
         if worlds != self._worlds:
             self._worlds, self._lines = worlds, world_lines(worlds)
+            self.has_objects = len(self._lines.kind) > 0
         return self._lines
 
     def _passes_of(self, names: Sequence[str]) -> NDArray[np.int32]:

@@ -108,7 +108,8 @@ class Recording:
                 return launches
             with wp.ScopedCapture(device=self._device) as capture:
                 self._recorded[1][0].run(count)
-        replay = self._graphs[count] = partial(self._launch, capture.graph)
+        launch = self._launch_and_wait if self._must_wait else wp.capture_launch
+        replay = self._graphs[count] = partial(launch, capture.graph)
         if len(self._graphs) > GRAPHS_MAX:
             self._graphs.popitem(last=False)
         return replay
@@ -122,10 +123,9 @@ class Recording:
         if self._must_wait:
             wait(self._device)
 
-    def _launch(self, graph: wp.Graph) -> None:
+    def _launch_and_wait(self, graph: wp.Graph) -> None:
         wp.capture_launch(graph)
-        if self._must_wait:
-            wait(self._device)
+        wait(self._device)
 
 
 class KeptRecording:

@@ -1,9 +1,9 @@
 """Result of a solve, and its collection from the arrays."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import warp as wp
@@ -21,15 +21,19 @@ from ik_service.result_schema import (
     ResultColumns,
 )
 from ik_service.robots import RobotModel
+from ik_service.solver.arrays.partition import Partition
 from ik_service.solver.arrays.problem_arrays import SolveSettings
 from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.recorded_launches import PreparedSolve
-from ik_service.solver.verdict.island_results import IslandResults, instance_of
+from ik_service.solver.verdict.island_results import IslandResults
 from ik_service.solver.workspace import Workspace
 
 _NAMES = tuple(column.name for column in RESULT_COLUMNS)
 _ISLAND_NAMES = tuple(column.name for column in ISLAND_COLUMNS)
+_PARTITION_NAMES = tuple(name for name in _ISLAND_NAMES if name in Partition.__annotations__)
+
+Instance = TypeVar("Instance")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,10 +86,19 @@ class IKResult(ResultColumns):
             return {name: wp.array(column, device=self.device, copy=False) for name, column in values.items()}
 
 
+def instance_of(kind: type[Instance], fields: Mapping[str, Any]) -> Instance:
+    """Return an instance of a frozen dataclass without slots and `__post_init__`, of fields by name."""
+    # The dataclass constructor sets fields one by one through `object.__setattr__`: for a result this takes a tenth of
+    # a solve of one target
+    made = object.__new__(kind)
+    vars(made).update(fields)
+    return made
+
+
 def join_results(parts: Sequence[tuple[IKResult, slice]]) -> IKResult:
     """Join problems of several results of one solver and the same options: some rows of each, in order."""
     first, rows = parts[0]
-    if len(parts) == 1 and rows == slice(0, len(first)):
+    if len(parts) == 1 and rows == slice(0, len(first.success)):
         return first
     islands = _joined([(result.islands, rows) for result, rows in parts], _ISLAND_NAMES)
     joined = _joined(parts, _NAMES) | {"islands": instance_of(IslandResults, vars(first.islands) | islands)}
@@ -150,7 +163,11 @@ def collect_result(head: ResultHead, work: Workspace, prepared: PreparedSolve, s
         values |= {name: order.coordinates_of(values[name]) for name in OF_COORDINATES}
         values |= {name: order.dofs_of(values[name]) for name in OF_DOFS}
     values["seeds"], values["limits"] = settings.seeds, work.asked_limits
-    values["islands"] = IslandResults.collect(verified, prepared.partition, head.robot, head.row_labels, count)
+    islands = {"robot": head.robot, "row_labels": head.row_labels, **verified.of_islands.read(count)}
+    for name in _PARTITION_NAMES:  # one line if all problems have the same islands
+        lines = getattr(prepared.partition, name)
+        islands[name] = lines if len(lines) == count else np.broadcast_to(lines, (count, *lines.shape[1:]))
+    values["islands"] = instance_of(IslandResults, islands)
     result = instance_of(IKResult, values)
     return result if settings.options.solutions == 1 else _with_solutions(head, work, result, prepared, settings)
 

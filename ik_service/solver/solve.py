@@ -268,8 +268,8 @@ class SolverCore:
             if self.work.use_targets(self.targets.all) or exchanged:
                 self.work.forget()
                 self.engine.forget()
-        if self.collision is not None:
-            self.work.verification.check_collision(checked=worlds is not None and verdict)
+        judged = self.work.verification
+        judged.collision = judged.collision_verdict if worlds is not None and verdict else None
         return self.work
 
     @contextmanager

@@ -155,7 +155,7 @@ class SolverOptions:
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"Option {name} is {getattr(self, name)!r}. Allowed: True, False.")
 
-    @property
+    @cached_property
     def seed_count(self) -> int:
         """Start configurations of a problem if all are run, and in the staged engine."""
         if self.sampler == "none":
@@ -176,7 +176,7 @@ class SolverOptions:
         """Return whether seeds are run after the first success: all seeds, or until there are enough solutions."""
         return self.best_of is not None or self.solution_count > 1
 
-    @property
+    @cached_property
     def solution_count(self) -> int:
         """Number of solutions asked for."""
         return ALL_SOLUTIONS if self.solutions == "all" else self.solutions

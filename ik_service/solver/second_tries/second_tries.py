@@ -68,9 +68,11 @@ class SecondTries:
         result = self.core.solve(head, batch, own, guess=guess, judged=judged)
         if result is None or judged is not None or options.solutions != 1:
             return result
-        passes = self._passes(batch, options)
-        if passes and (self.rehearses or not result.success.all()):
-            self._improve(passes, head, result, batch, options, began)
+        is_left = self.rehearses or not result.success.all()
+        if is_left or options.repair:  # repair loads its code in every solve
+            passes = self._passes(batch, options)
+            if passes and is_left:
+                self._improve(passes, head, result, batch, options, began)
         return result
 
     def _passes(self, batch: Batch, options: SolverOptions) -> list[SecondTry]:

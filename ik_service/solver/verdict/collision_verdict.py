@@ -18,7 +18,7 @@ from ik_service.collision.collision_data import CollisionData
 from ik_service.collision.world import MAX_ATTACHED
 from ik_service.compiler import cpu_target
 from ik_service.kernels import typed_warp
-from ik_service.kernels.host_device_array import HostDeviceArray, wait
+from ik_service.kernels.host_device_array import HostColumns, HostDeviceArray, wait
 from ik_service.kernels.kernel_loading import load_kernels_alone
 from ik_service.robots import DeviceModel
 from ik_service.solver.arrays.parts import SOLVE_IO, first_problem
@@ -123,6 +123,7 @@ class CollisionVerdict:
         # the closest pair: places of links with spheres, then of attached objects, then of objects; -1 for none,
         # [capacity, 2]
         self.closest = HostDeviceArray((capacity, 2), wp.int32, device)
+        self.columns = HostColumns({"clearance": self.clearance, "closest": self.closest})
 
     @property
     def arrays(self) -> tuple[object, object]:
@@ -161,10 +162,6 @@ class CollisionVerdict:
         self.clearance.fetch(count)
         wait(device)
         return self.clearance.read(count)
-
-    def read(self, count: int) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-        """Return the clearances and the closest pairs of the first problems."""
-        return self.clearance.read(count), self.closest.read(count)
 
 
 def _room(count: int) -> int:

@@ -1,27 +1,14 @@
 """Results of every island of every problem: arrays over problems and islands, named on request."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.robots import RobotModel
-from ik_service.solver.arrays.partition import Partition
 from ik_service.solver.lm.status import IKStatus
-from ik_service.solver.verdict.verification import Verification
-
-Instance = TypeVar("Instance")
-
-
-def instance_of(kind: type[Instance], fields: Mapping[str, Any]) -> Instance:
-    """Return an instance of a frozen dataclass without slots and `__post_init__`, of fields by name."""
-    # The dataclass constructor sets fields one by one through `object.__setattr__`: for a result this takes a tenth of
-    # a solve of one target
-    made = object.__new__(kind)
-    vars(made).update(fields)
-    return made
 
 
 @dataclass(frozen=True)
@@ -77,26 +64,6 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
     def __repr__(self) -> str:
         counts = ", ".join(map(str, np.unique(self.nisland)))
         return f"<IslandResults: {len(self)} problems of {counts} islands>"
-
-    @classmethod
-    def collect(
-        cls,
-        verification: Verification,
-        partition: Partition,
-        robot: RobotModel,
-        row_labels: tuple[str, ...],
-        n: int,
-    ) -> "IslandResults":
-        """Collect the islands of the first n problems from the arrays of a solve."""
-        fields = {
-            "nisland": _lines(partition.nisland, n),
-            "tree_island": _lines(partition.tree_island, n),
-            "row_island": _lines(partition.row_island, n),
-            **verification.read_islands(n),
-            "robot": robot,
-            "row_labels": row_labels,
-        }
-        return instance_of(cls, fields)
 
     @property
     def present(self) -> NDArray[np.bool_]:
@@ -160,8 +127,3 @@ def joints_of(robot: RobotModel, chosen: NDArray[np.bool_]) -> tuple[str, ...]:
     """Return the joints of the chosen trees, bool [trees], followers included."""
     treeid = robot.trees.dof_treeid[robot.joint_qd_start[:-1]]
     return tuple(name for name, tree in zip(robot.joint_names, treeid, strict=True) if tree >= 0 and chosen[tree])
-
-
-def _lines(array: NDArray[np.int32], n: int) -> NDArray[np.int32]:
-    """Return one line for each of n problems, without copies if all are the same."""
-    return array if len(array) == n else np.broadcast_to(array, (n, *array.shape[1:]))

@@ -244,9 +244,7 @@ class ConstraintValues:
 
     def read(self, count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the largest error of each constraint and the coordinates of closing joints, of the first problems."""
-        if self.columns is None:
-            nothing = np.empty((count, 0))
-            return nothing, nothing
+        assert self.columns is not None  # there are values
         values = self.columns.read(count)
         errors = np.maximum.reduceat(np.abs(values[:, : self._error_count]), self._starts, axis=1)
         return errors, np.ascontiguousarray(values[:, self._error_count :])

@@ -247,10 +247,10 @@ class Verification:
         # the columns of `result_schema` written by kernels, by name, with the prefix `island_` for islands; `judged_q`
         # is `joint_q` in float64
         self.columns = answers | {f"island_{name}": array for name, array in of_islands.items()}
-        self._answers, self._of_islands = HostColumns(answers), HostColumns(of_islands)
+        self._answers, self.of_islands = HostColumns(answers), HostColumns(of_islands)
         self.columns["judged_q"] = array_of(DEVICE_COLUMNS[0], wp.float64)
         self.tolerances = HostDeviceArray((2,), wp.float64, device, per_problem=False, block=block)
-        self._collision: CollisionVerdict | None = None
+        self.collision_verdict: CollisionVerdict | None = None  # None without a collision model
         self._target_row: Any = None  # until the rows are known
         self._no_deadband: wp.array[Any] = wp.zeros((1, DEADBAND_WIDTH), dtype=wp.float32, device=device)
         links = [target.link for target in targets]
@@ -275,11 +275,7 @@ class Verification:
 
     def use_collision(self, data: CollisionData) -> None:
         """Make room for the clearances of a robot with a collision model."""
-        self._collision = CollisionVerdict(self._model, data, len(self.columns["success"].host))
-
-    def check_collision(self, *, checked: bool) -> None:
-        """Set whether the answers of the next solves are checked for collision."""
-        self.collision = self._collision if checked else None
+        self.collision_verdict = CollisionVerdict(self._model, data, len(self.columns["success"].host))
 
     @property
     def collision_arrays(self) -> tuple[object, ...]:
@@ -319,14 +315,12 @@ class Verification:
         values = self._answers.read(count)
         if float64_finish:
             values["joint_q"] = self.columns["judged_q"].read(count)
-        values["constraint_error"], values["closing_joint_q"] = self.constraint_values.read(count)
+        values["constraint_error"] = values["closing_joint_q"] = np.empty((count, 0))
+        if self.constraint_values.columns is not None:
+            values["constraint_error"], values["closing_joint_q"] = self.constraint_values.read(count)
         if self.collision is not None:
-            values["clearance"], values["closest"] = self.collision.read(count)
+            values |= self.collision.columns.read(count)
         return values
-
-    def read_islands(self, count: int) -> dict[str, Any]:
-        """Return the columns of the islands of the first problems, by name."""
-        return self._of_islands.read(count)
 
     def launches(
         self,
