@@ -348,7 +348,7 @@ def edge_array(column: Column, result: ResultColumns) -> NDArray[Any]:
     """Return a column of a result as an array for edges: the worst over all targets, statuses as uint8."""
     values: NDArray[Any] = getattr(result, column.name)
     if column.is_per_target:
-        return worst_over_targets(values)
+        return values[:, 0] if values.shape[1] == 1 else worst_over_targets(values)
     return values.astype(np.uint8) if column.dtype == "status" else values
 
 
@@ -359,8 +359,6 @@ def edge_arrays(result: ResultColumns) -> dict[str, NDArray[Any]]:
 
 def worst_over_targets(errors: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the largest error of every problem, shape [n], of errors [n, targets]; NaN where none is constrained."""
-    if errors.shape[1] == 1:
-        return errors[:, 0]
     if errors.shape[1] == 0:
         return np.full(len(errors), np.nan)
     worst = np.where(np.isnan(errors), -np.inf, errors).max(axis=1)

@@ -39,8 +39,9 @@ def codecs_of(headers: Headers, *, documents: str | None = None) -> tuple[Codec,
         raise MediaTypeError(
             f"The body's Content-Type is {given}. Send for example 'Content-Type: application/json'. Served: {_SERVED}."
         )
-    require_uncompressed(headers)
-    output_codec = answer_codec(headers, codec)
+    if "content-encoding" in headers:
+        require_uncompressed(headers)
+    output_codec = answer_codec(headers, codec) if "accept" in headers else codec
     if documents is not None and codec.is_flat:
         raise MediaTypeError(f"{documents} takes no {codec.media_type}. Send application/json.")
     if documents is not None and output_codec.is_flat:

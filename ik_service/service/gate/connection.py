@@ -147,7 +147,8 @@ class LimitedConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Check the headers and start the request."""
         self._in_headers = False
-        self._end_incoming()
+        if self._incoming is not None:
+            self._end_incoming()
         fault: tuple[int, str] | None = None
         size, hosts, coding = len(self.url), 0, b""
         for name, value in self.headers:

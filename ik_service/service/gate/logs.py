@@ -140,12 +140,9 @@ def _escaped(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mut
 def _renderers(settings: ServiceSettings, stream: TextIO, *, as_bytes: bool = False) -> Sequence[Processor]:
     if is_for_people(settings, stream):
         return [_escaped, structlog.dev.ConsoleRenderer(colors=stream.isatty())]
-
-    def dumps(event: Any, **_: Any) -> bytes | str:
-        line = orjson.dumps(event, default=str)
-        return line if as_bytes else line.decode()
-
-    return [structlog.processors.JSONRenderer(dumps)]
+    if as_bytes:
+        return [structlog.processors.JSONRenderer(orjson.dumps, default=str)]
+    return [structlog.processors.JSONRenderer(lambda event, **_: orjson.dumps(event, default=str).decode())]
 
 
 def _add_request_id(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

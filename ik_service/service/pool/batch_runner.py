@@ -82,7 +82,10 @@ class BatchRunner:
         """
         robot, started_at = shares[0].queued.robot, time.monotonic()
         try:
-            requests = [share.queued.request.part(share.rows) for share in shares]
+            requests = []
+            for share in shares:
+                asked = share.queued.request
+                requests.append(asked if share.count == share.queued.problem_count else asked.part(share.rows))
             result = self.solver_cache.solve_together(robot, requests, shares[0].queued.owner)
         except Exception as error:  # objectives, Warp, compilers: any error; callers get the error, the thread goes on
             if len(shares) > 1 and isinstance(error, InputError):

@@ -111,8 +111,12 @@ class SolverCache:
             for name in first.objectives[k].data:
                 columns = [request.objectives[k].data[name] for request in requests]
                 objective.set_data(name, joined_lines(columns, counts))
-        batch = Batch.joined([request.batch for request in requests])
-        worlds = _worlds(robot, requests, counts)
+        if len(requests) == 1:
+            around = None, first.object_enabled, first.attached, counts[0]
+            batch, worlds = first.batch, read_worlds(robot, first.options, first.world, *around)
+        else:
+            batch = Batch.joined([request.batch for request in requests])
+            worlds = _joined_worlds(robot, requests, counts)
         result = cached.solver.solve_batch(batch._replace(worlds=worlds), first.options)
         return _labelled(result, first, cached) if cached.objectives else result
 
@@ -164,10 +168,10 @@ def _labelled(result: IKResult, request: SolveRequest, cached: CachedSolver) -> 
     return replace(result, islands=replace(result.islands, row_labels=labels))
 
 
-def _worlds(robot: RobotModel, requests: Sequence[SolveRequest], counts: Sequence[int]) -> CheckedWorlds | None:
+def _joined_worlds(robot: RobotModel, requests: Sequence[SolveRequest], counts: Sequence[int]) -> CheckedWorlds | None:
     """Return the worlds of requests with equal attached objects; either all requests have a world or none has."""
     first, count = requests[0], sum(counts)
-    if first.world is None or len(requests) == 1:
+    if first.world is None:
         return read_worlds(robot, first.options, first.world, None, first.object_enabled, first.attached, count)
     numbers: dict[World, int] = {}
     index = [numbers.setdefault(request.world, len(numbers)) for request in requests if request.world is not None]

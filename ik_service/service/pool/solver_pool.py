@@ -147,14 +147,14 @@ class SolverPool:
         with self._changed:
             if self._is_solving or self._queue.request_cap.used:
                 self._shared_at = now
-            if key not in self._batch_sizer and queued.may_be_slow:
+            if key not in self._batch_sizer.paces and queued.may_be_slow:
                 self._batch_sizer.start_small(key)
             if request.options.deadline_s is not None:
                 self._batch_sizer.set_timed(key)
             queued.is_small = queued.problem_count <= self._batch_sizer.budget(key)
             try:
                 self.require_room(Expected(key, queued.problem_count, owner), timeout_s=timeout_s, is_read=True)
-                is_ready = not self._queue.has_group(key) and self._gate.is_ready(queued, compile_here)
+                is_ready = key not in self._queue.groups and self._gate.is_ready(queued, compile_here)
                 is_open = self._queue.put(queued, is_open=is_ready)
             except QueueFullError as error:
                 notify(self._observer.refused, error.reason)

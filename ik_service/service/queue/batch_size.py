@@ -83,14 +83,11 @@ class BatchSizer:
 
     def __init__(self, batch_problems: int) -> None:
         self._new = Pace(batch_problems)
-        self._paces: BoundedDict[Hashable, Pace] = BoundedDict(KEYS_MOST)
-
-    def __contains__(self, key: Hashable) -> bool:
-        return key in self._paces
+        self.paces: BoundedDict[Hashable, Pace] = BoundedDict(KEYS_MOST)  # of keys with batches so far
 
     def start_small(self, key: Hashable) -> None:
         """Start a new key with single problems; the time of the first problem includes the build of the solver."""
-        if key not in self._paces:
+        if key not in self.paces:
             self._pace(key).singles = 2
 
     def set_timed(self, key: Hashable) -> None:
@@ -111,7 +108,7 @@ class BatchSizer:
             key: The key.
             alone: Whether a single request has the solver to itself.
         """
-        pace = self._paces.get(key, self._new)
+        pace = self.paces.get(key, self._new)
         if pace.singles:
             return 1
         quantum, held = LONG_QUANTUM_S if alone else QUANTUM_S, HOLD_S / max(pace.kept)
@@ -127,13 +124,13 @@ class BatchSizer:
 
     def least_seconds(self, key: Hashable) -> float:
         """Return the least time of a problem of a key [s]; 0 without enough recent batches."""
-        pace = self._paces.get(key, self._new)
+        pace = self.paces.get(key, self._new)
         is_known = len(pace.kept) == BATCHES_KEPT and time.monotonic() <= pace.at + TRUSTED_S
         return min(pace.kept) if is_known else 0.0
 
     def usual_seconds(self, key: Hashable) -> float:
         """Return the mean time per problem in the last batches of a key [s]; includes other load on the core."""
-        kept = self._paces.get(key, self._new).kept
+        kept = self.paces.get(key, self._new).kept
         return sum(kept) / len(kept)
 
     def record(self, key: Hashable, problem_count: int, seconds: float) -> None:
@@ -158,5 +155,5 @@ class BatchSizer:
 
     def _pace(self, key: Hashable) -> Pace:
         """Return the times of a key, to be changed."""
-        pace = self._paces[key] = self._paces.get(key) or Pace(self._new.most)
+        pace = self.paces[key] = self.paces.get(key) or Pace(self._new.most)
         return pace

@@ -73,7 +73,7 @@ class FairQueue:
             group_limit, "kinds of requests waiting to be compiled", "kinds", is_shared=is_shared
         )
         self._counted_most = self._problems.limit_alone  # so that any request fits into an empty queue
-        self._groups: dict[Hashable, RequestGroup] = {}
+        self.groups: dict[Hashable, RequestGroup] = {}  # by key, while requests with this key are waiting
         self._accounts: dict[Owner, OwnerAccount] = {}  # never removed: owners are API keys
         self._common_start = 0.0
 
@@ -132,7 +132,7 @@ class FairQueue:
         Raises:
             QueueFullError: Too many kinds wait; ShareExhaustedError if only the owner has too many.
         """
-        owner, group = queued.owner, self._groups.get(queued.key)
+        owner, group = queued.owner, self.groups.get(queued.key)
         if group is None:
             group = RequestGroup(self._open_kinds if is_open else self._shut_kinds, is_open)
         if owner not in group.queues:
@@ -141,7 +141,7 @@ class FairQueue:
             if owner not in self.request_cap.held:
                 account.used_s = max(account.used_s, self._common_start)
             group.queues[owner] = OwnerQueue(account.start_s)
-            self._groups[queued.key] = group
+            self.groups[queued.key] = group
         queue = group.queues[owner]
         queued.is_compiled = group.is_open
         queue.requests[queued.is_small][queued] = None
@@ -150,20 +150,16 @@ class FairQueue:
         self._problems.add(owner, min(queued.remaining, self._counted_most))
         return group.is_open
 
-    def has_group(self, key: Hashable) -> bool:
-        """Return whether requests with this key are waiting."""
-        return key in self._groups
-
     def open_group(self, key: Hashable) -> None:
         """Allow batches of a group: its kernels are compiled."""
-        if key in self._groups:
-            self._groups[key].is_open = True
+        if key in self.groups:
+            self.groups[key].is_open = True
             for queued in self.waiting((key,)):
                 queued.is_compiled = True
 
     def waiting(self, keys: Collection[Hashable]) -> Iterator[QueuedRequest]:
         """Yield the waiting requests of some groups."""
-        groups = (self._groups[key] for key in keys if key in self._groups)
+        groups = (self.groups[key] for key in keys if key in self.groups)
         return (
             queued for group in groups for queue in group.queues.values() for size in queue.requests for queued in size
         )
@@ -176,14 +172,14 @@ class FairQueue:
         """
         ready = [
             (key, owner, queue)
-            for key, group in self._groups.items()
+            for key, group in self.groups.items()
             if group.is_open
             for owner, queue in group.queues.items()
         ]
         if not ready:
             return ()
         key, owner, first = min(ready, key=lambda each: (self._accounts[each[1]].used_s, each[2].used_s))
-        account, group = self._accounts[owner], self._groups[key]
+        account, group = self._accounts[owner], self.groups[key]
         self._common_start, account.start_s = account.used_s, first.used_s
         further = sorted((each for each in group.queues if each != owner), key=lambda each: self._accounts[each].used_s)
         shares = []
@@ -204,7 +200,7 @@ class FairQueue:
         key, counts = shares[0].queued.key, dict.fromkeys((share.queued.owner for share in shares), 0)
         for share in shares:
             counts[share.queued.owner] += share.count
-        total, group = sum(counts.values()), self._groups.get(key)
+        total, group = sum(counts.values()), self.groups.get(key)
         for owner, count in counts.items():
             self._accounts[owner].used_s += seconds * count / total
             if group is not None and owner in group.queues:
@@ -213,7 +209,7 @@ class FairQueue:
 
     def discard(self, queued: QueuedRequest) -> bool:
         """Remove a request; return whether the queue had the request."""
-        group = self._groups.get(queued.key)
+        group = self.groups.get(queued.key)
         queue = None if group is None else group.queues.get(queued.owner)
         if queue is None or queued not in queue.requests[queued.is_small]:
             return False
@@ -236,18 +232,18 @@ class FairQueue:
         return stale
 
     def __iter__(self) -> Iterator[QueuedRequest]:
-        return self.waiting(self._groups)
+        return self.waiting(self.groups)
 
     def _queues(self) -> Iterator[tuple[Hashable, Owner, OwnerQueue]]:
-        return ((key, owner, queue) for key, group in self._groups.items() for owner, queue in group.queues.items())
+        return ((key, owner, queue) for key, group in self.groups.items() for owner, queue in group.queues.items())
 
     def _forget_if_empty(self, key: Hashable, owner: Owner) -> None:
-        group = self._groups[key]
+        group = self.groups[key]
         if not any(group.queues[owner].requests):
             del group.queues[owner]
             group.kinds.release(owner)
             if not group.queues:
-                del self._groups[key]
+                del self.groups[key]
 
 
 def next_batch(queues: Sequence[OwnerQueue], budget: int) -> list[tuple[QueuedRequest, int]]:

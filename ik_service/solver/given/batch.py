@@ -45,8 +45,6 @@ class Batch(NamedTuple):
         Starts and limits are given in all or in none; the same constraints are enabled in all.
         """
         first = batches[0]
-        if len(batches) == 1:
-            return first
         counts, targets = [one.problem_count for one in batches], range(len(first.positions))
         limits = [one.limits for one in batches if one.limits is not None]
         return Batch(

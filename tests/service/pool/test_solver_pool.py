@@ -117,7 +117,7 @@ def test_a_request_that_would_wait_beyond_its_deadline_is_refused_at_once(held, 
     pool, _, _ = held()
     small, large = (expected(panda, numbered(0, count)) for count in (1, 200))
     first = pool.submit(panda, numbered(0, 900))
-    for group in pool._queue._groups:
+    for group in pool._queue.groups:
         pool._batch_sizer.record(group, 100, 100 * 0.02)  # 20 ms a problem
     for refusing in (
         lambda: pool.submit(panda, numbered(0, 200), timeout_s=10.0),
@@ -144,13 +144,13 @@ def test_who_is_given_up_because_of_slow_batches_is_tried_again_after_a_while(ma
     pool, cache = make_pool()
     solved_by(pool, panda, numbered(0, 100))
     sizer = pool._batch_sizer
-    (key,) = sizer._paces
+    (key,) = sizer.paces
     for _ in range(BATCHES_KEPT):
         sizer.record(key, 100, 100.0)  # 1 s a problem
     with pytest.raises(ExpiredError):
         pool.submit(panda, numbered(200, 100), timeout_s=20.0).result(PATIENCE_S)
     assert 200 not in cache.solved
-    sizer._paces[key].at -= 2.0 * TRUSTED_S
+    sizer.paces[key].at -= 2.0 * TRUSTED_S
     assert numbers_of(pool.submit(panda, numbered(200, 100), timeout_s=20.0).result(PATIENCE_S))[0] == 200
 
 
@@ -159,7 +159,7 @@ def test_searches_with_a_deadline_have_no_doubled_batches(make_pool, panda):
     for deadline_s in (None, 0.004):
         options = SolverOptions(deadline_s=deadline_s)
         solved_by(pool, panda, replace(numbered(0, 10), options=options))
-    assert sum(pace.is_timed for pace in pool._batch_sizer._paces.values()) == 1
+    assert sum(pace.is_timed for pace in pool._batch_sizer.paces.values()) == 1
 
 
 @pytest.mark.parametrize("why", ["cancelled", "late", "cannot be in time"])
