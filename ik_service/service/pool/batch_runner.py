@@ -9,12 +9,11 @@ from ik_service.errors import KernelCacheError
 from ik_service.service.pool.builder_process import is_build_failure
 from ik_service.service.pool.kernel_builder import BuildEnd
 from ik_service.service.pool.kernel_gate import KernelGate
-from ik_service.service.pool.pool_observer import PoolObserver, notify
 from ik_service.service.pool.solver_cache import EFFORT_MOST, SolverCache, staged_effort
 from ik_service.service.queue.batch_size import BatchSizer
 from ik_service.service.queue.errors import CompileFailedError, ExpiredError, SolverLostError
 from ik_service.service.queue.fair_queue import FairQueue
-from ik_service.service.queue.queued_request import BatchShare, QueuedRequest
+from ik_service.service.queue.queued_request import BatchShare, PoolObserver, QueuedRequest, notify
 from objectives.errors import InputError
 
 _logger = logging.getLogger(__name__)

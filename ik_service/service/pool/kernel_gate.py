@@ -13,12 +13,11 @@ from collections.abc import Hashable, Iterator
 
 from ik_service.errors import KernelCacheError
 from ik_service.service.pool.kernel_builder import BuildEnd, KernelBuilder
-from ik_service.service.pool.pool_observer import PoolObserver, notify
 from ik_service.service.queue.batch_size import BoundedDict
 from ik_service.service.queue.errors import CompileFailedError
 from ik_service.service.queue.fair_cap import Owner
 from ik_service.service.queue.fair_queue import FairQueue
-from ik_service.service.queue.queued_request import QueuedRequest
+from ik_service.service.queue.queued_request import PoolObserver, QueuedRequest, notify
 from objectives.errors import IKError
 
 CODES_MOST = 4096

@@ -21,13 +21,20 @@ from ik_service.robots import RobotModel
 from ik_service.service.pool.batch_runner import BatchRunner
 from ik_service.service.pool.kernel_builder import KernelBuilder
 from ik_service.service.pool.kernel_gate import KernelGate
-from ik_service.service.pool.pool_observer import PoolObserver, notify
 from ik_service.service.pool.solver_cache import EFFORT_MOST, SolverCache
 from ik_service.service.queue.batch_size import BatchSizer
 from ik_service.service.queue.errors import ClosedError, ExpiredError, QueueFullError, SolverLostError
 from ik_service.service.queue.fair_cap import UNKNOWN_OWNER, Owner
 from ik_service.service.queue.fair_queue import FairQueue
-from ik_service.service.queue.queued_request import RETRY_MOST_S, BatchShare, Expected, QueuedRequest, TimedResult
+from ik_service.service.queue.queued_request import (
+    RETRY_MOST_S,
+    BatchShare,
+    Expected,
+    PoolObserver,
+    QueuedRequest,
+    TimedResult,
+    notify,
+)
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.warp_start import start_warp
 

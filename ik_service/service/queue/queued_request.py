@@ -1,14 +1,15 @@
-"""A request in the queue, and its problems in a batch."""
+"""A request in the queue, its problems in a batch, and observers of what becomes of both."""
 
+import logging
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, ParamSpec
 
 from ik_service.robots import RobotModel
-from ik_service.service.queue.errors import CompilingError, ExpiredError
+from ik_service.service.queue.errors import CompilingError, ExpiredError, RefusalReason
 from ik_service.service.queue.fair_cap import Owner
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.solver.result import IKResult, join_results
@@ -21,6 +22,10 @@ USUAL_EFFORT = 100_000
 """DOFs times seeds times iterations of a problem that is fast in the compiled engine."""
 RETRY_MOST_S = 60
 """Longest time after which a caller is asked to try again [s]."""
+
+Arguments = ParamSpec("Arguments")
+
+_logger = logging.getLogger(__name__)
 
 
 class TimedResult(NamedTuple):
@@ -143,3 +148,27 @@ class BatchShare:
     queued: QueuedRequest
     rows: slice  # problems of the request in this batch
     count: int  # number of these problems
+
+
+class PoolObserver:
+    """Observer of a pool, called in the pool's threads; the methods of this base class are empty."""
+
+    def solved(self, robot: RobotModel, shares: Sequence[BatchShare], result: IKResult, seconds: float) -> None:
+        """A batch is solved."""
+
+    def compiled(self, queued: QueuedRequest, seconds: float) -> None:
+        """Kernels for a request are compiled, or were found in the cache."""
+
+    def dropped(self, queued_requests: Sequence[QueuedRequest]) -> None:
+        """Requests are dropped unsolved: cancelled, or past their deadline."""
+
+    def refused(self, reason: RefusalReason) -> None:
+        """`submit` refuses a request; called in the thread of its caller."""
+
+
+def notify(method: Callable[Arguments, None], /, *arguments: Arguments.args, **options: Arguments.kwargs) -> None:
+    """Call a method of an observer and log its errors, so that no error ends a thread or a request."""
+    try:
+        method(*arguments, **options)
+    except Exception:  # any error of an observer would end the thread
+        _logger.exception("An observer of the solver pool has failed.")

@@ -11,9 +11,9 @@ from ik_service.collision.body_spheres import BodySpheres, with_attached
 from ik_service.collision.check import CHECKED_PER_BLOCK, DISTANCES_AT_ONCE
 from ik_service.robots import RobotModel, World
 from ik_service.service.codecs.codec import Codec
-from ik_service.service.documents.answer_size import column_answer_bytes
 from ik_service.service.documents.columns import read_rows
 from ik_service.service.documents.envelope import read_envelope
+from ik_service.service.documents.solve_answer import column_answer_bytes
 from ik_service.service.documents.surroundings import Surroundings, counted_objects, read_surroundings
 from ik_service.service.errors.exceptions import faulty_field
 from ik_service.service.errors.problem_schema import problem_answers

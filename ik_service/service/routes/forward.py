@@ -8,9 +8,9 @@ from starlette.responses import Response
 
 from ik_service.robots import RobotModel, World
 from ik_service.service.codecs.codec import Codec
-from ik_service.service.documents.answer_size import column_answer_bytes
 from ik_service.service.documents.columns import read_rows
 from ik_service.service.documents.envelope import check_link, read_envelope
+from ik_service.service.documents.solve_answer import column_answer_bytes
 from ik_service.service.errors.exceptions import faulty_field
 from ik_service.service.errors.problem_schema import problem_answers
 from ik_service.service.queue.objective_data import FloatArray

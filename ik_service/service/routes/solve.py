@@ -10,8 +10,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ik_service.service.codecs.media_types import codecs_of
-from ik_service.service.documents.answer_size import BLOCKING_ANSWER_BYTES, solve_bytes
-from ik_service.service.documents.solve_answer import answer_document
+from ik_service.service.documents.solve_answer import BLOCKING_ANSWER_BYTES, answer_document, solve_bytes
 from ik_service.service.documents.solve_request import read_solve
 from ik_service.service.errors.exceptions import faulty_field
 from ik_service.service.errors.problem_schema import problem_answers

@@ -8,7 +8,7 @@ from ik_service import IKSolver, load_robot
 from ik_service.client import SolveTarget
 from ik_service.service.codecs.json_codec import JsonCodec
 from ik_service.service.codecs.media_types import answer_codec
-from ik_service.service.documents.answer_size import solve_bytes
+from ik_service.service.documents.solve_answer import solve_bytes
 from ik_service.service.documents.solve_request import read_solve
 from tests.service.conftest import in_process
 from tests.service.messages import JSON, KINDS, NPZ, answered, archive, post

@@ -15,7 +15,7 @@ from ik_service.robots.readers.world_file import read_world
 from ik_service.service.codecs.json_codec import JsonCodec
 from ik_service.service.codecs.media_types import answer_codec
 from ik_service.service.documents import solve_request
-from ik_service.service.documents.answer_size import array_bytes, solve_bytes
+from ik_service.service.documents.solve_answer import array_bytes, solve_bytes
 from ik_service.service.documents.solve_request import read_solve
 from ik_service.service.documents.surroundings import read_surroundings
 from ik_service.service.errors.exceptions import FaultyFieldsError

@@ -9,7 +9,7 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from ik_service.service.codecs.codec import PIECE_BYTES
-from ik_service.service.documents.answer_size import BLOCKING_ANSWER_BYTES
+from ik_service.service.documents.solve_answer import BLOCKING_ANSWER_BYTES
 from ik_service.service.gate import answers
 from ik_service.service.gate.answers import PacedResponse, wait_for
 from ik_service.service.gate.gate import CONTEXT

@@ -14,7 +14,7 @@ from ik_service.service import create_app
 from ik_service.service.codecs.codec import PIECE_BYTES, LazyRows
 from ik_service.service.codecs.json_codec import JsonCodec
 from ik_service.service.codecs.media_types import BY_NAME
-from ik_service.service.documents.answer_size import solve_bytes
+from ik_service.service.documents.solve_answer import solve_bytes
 from ik_service.service.documents.solve_request import read_solve
 from ik_service.service.errors.exceptions import AnswerTooLargeError
 from ik_service.service.gate.gate import AHEAD_S, BODY_RATE, UNCOUNTED_BYTES, Gate, RequestContext
