@@ -258,7 +258,7 @@ def whom_of(robot: str, links: Sequence[str]) -> str:
 
 
 class KernelsFor:
-    """A context around code that loads or compiles kernels: names the robot for notices and explains errors.
+    """A context of one thread around code that loads or compiles kernels: names the robot, explains errors.
 
     Args:
         whom: The robot as named by `whom_of`; by default the robot of the enclosing context.
@@ -268,15 +268,17 @@ class KernelsFor:
 
     def __init__(self, whom: str = "", *, tell: Callable[[str], None] | None = None) -> None:
         self._whom, self._tell = whom, tell
+        self._before: list[tuple[str, Callable[[str], None] | None]] = []  # of the enclosing contexts
 
     def __enter__(self) -> None:
         """Record the robot for which this thread compiles kernels."""
-        self._before = _ASKED.get()
-        _ASKED.set((self._whom or self._before[0], self._tell or self._before[1]))
+        before = _ASKED.get()
+        self._before.append(before)
+        _ASKED.set((self._whom or before[0], self._tell or before[1]))
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         """Replace an error of the cache by an error with advice."""
-        _ASKED.set(self._before)
+        _ASKED.set(self._before.pop())
         explained = None if error is None else explained_cache_error(error)
         if explained is not None:
             raise explained from error

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,10 +56,10 @@ class SolverCore:
         self.targets, self._device, self._turn = PoseTargets(robot, targets), setup.device, turn_on(setup.device)
         self._threads = 1 if island_launches.in_threads(setup.device) else setup.threads
         whom = whom_of(robot.name, [target.link for target in self.targets.all])
-        self._kernels = partial(KernelsFor, whom)  # around everything that may compile
+        self._kernels = KernelsFor(whom)  # around everything that may compile
         self._asked: tuple[object, ...] = ()  # key of `_last`
         self._last: SolveSettings | None = None
-        with DEVICE_LOCK, self._kernels():
+        with DEVICE_LOCK, self._kernels:
             self._set_up(setup.engine)
 
     def _set_up(self, engine: str) -> None:
@@ -139,7 +138,7 @@ class SolverCore:
         if done is None:
             return None
         if judged is not None:
-            with DEVICE_LOCK, self._kernels():
+            with DEVICE_LOCK, self._kernels:
                 self.work.verify_given(judged, done[0])
         return collect_result(head, self.work, *done)
 
@@ -196,7 +195,7 @@ class SolverCore:
         # checked for contact; with `verdict` the whole answers are, too.
         start, limits = batch.start, batch.limits
         settings = self._settings(batch.problem_count, options, batch.worlds, only_branches=only_branches)
-        with self._kernels():
+        with self._kernels:
             with DEVICE_LOCK:
                 work = self._fitted_workspace(settings, batch.enabled, batch.worlds, verdict=verdict)
                 work.start = first = start if guess is None else guess
@@ -213,7 +212,7 @@ class SolverCore:
                 else:
                     with stopped_after(work.problems, options.deadline_s):
                         prepared.run()
-        return None if work.inputs.is_faulty() else (prepared, settings)
+        return None if np.count_nonzero(work.inputs.fault.host) else (prepared, settings)
 
     @contextmanager
     def on_device(
@@ -227,7 +226,7 @@ class SolverCore:
             options = self._closing(options)
         check_lines(self.objectives, self.targets.with_lines, count)
         settings = self._settings(count, options, worlds)
-        with self._kernels(), DEVICE_LOCK:
+        with self._kernels, DEVICE_LOCK:
             work = self._fitted_workspace(settings, None, worlds)
             if work.asked_limits is not None:
                 work.use_limits(None, None, 0)
@@ -306,7 +305,7 @@ class SolverCore:
         given = {"orientations": orientations, "for_gpus": for_gpus, "float64_finish": float64_finish}
         given["collision"] = worlds is not None and self.collision is not None
         self._constraints.enable(None)
-        with DEVICE_LOCK, self._kernels():
+        with DEVICE_LOCK, self._kernels:
             settings = self._settings(2, replace(self.options, best_of=None, solutions=1), worlds)
             work = self._fitted_workspace(settings, None, worlds)
             work.use_limits(None, None, 0)

@@ -232,7 +232,7 @@ class InputArrays:
         # presence of inputs, [1 + 2 x targets]: no start, one for all problems or one each; then for each target
         # whether there are positions, and whether there are orientations
         self.given = HostDeviceArray((1 + 2 * count,), wp.int32, device, per_problem=False, block=block)
-        # marks of faulty numbers, [parts]
+        # marks of faulty numbers, [parts]: other than 0 if a number was not allowed, once launches have run
         self.fault = HostDeviceArray((parts,), wp.int32, device, per_problem=False, block=block)
         self._touches: list[wp.array[Any]] = [
             wp.array(row.astype(np.int32), dtype=wp.int32, device=device) for row in touches
@@ -274,10 +274,6 @@ class InputArrays:
     def inputs(self) -> tuple[HostDeviceArray, ...]:
         """Input arrays of the launches; starts, which are rare, are on the device already."""
         return self.positions, self.orientations_xyzw, self.given, self.fault
-
-    def is_faulty(self) -> bool:
-        """Return whether a number was not allowed; call after the launches have run and `fault` has been fetched."""
-        return bool(np.count_nonzero(self.fault.host))
 
     def record_clearing(self, part: int) -> wp.Launch:
         """Record the launch to clear the mark of a part; its dimension is 1."""

@@ -211,7 +211,7 @@ class CompiledEngine:
         replay = Recording(self._model.device, record, self.executor, self._threads).prepare(count)
 
         def run() -> None:
-            if not work.inputs.is_faulty():  # only the first part sees the fault mark of a reading in one part
+            if not work.inputs.fault.host.any():  # only the first part sees the fault mark of a reading in one part
                 replay()
 
         return self._prepared(settings, partition, run)

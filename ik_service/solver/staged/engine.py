@@ -74,7 +74,7 @@ class StagedEngine:
             batch = self._fit_batch(work.problems, settings)  # binds the objectives; their weights give the islands
             work.read(count)
             partition, joint_q = work.discovered(count, join=self._join), None
-            if not work.inputs.is_faulty():
+            if not work.inputs.fault.host.any():
                 given = self._options.use_graph, self._options.check_jacobians, settings.options.deadline_s
                 batch.run(count, *given)
             if self._close is not None:
