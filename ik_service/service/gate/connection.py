@@ -15,7 +15,7 @@ from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from ik_service.service.errors.problem_documents import framework_kind, problem_response
-from ik_service.service.gate.gate import CONTEXT, context_of
+from ik_service.service.gate.gate import CONTEXT
 from ik_service.service.gate.stream_connection import StreamConnection
 from ik_service.service.queue.fair_cap import Owner
 from ik_service.service.schema.limits import MAX_STREAM_MESSAGE_BYTES
@@ -135,7 +135,7 @@ class LimitedConnection(HttpToolsProtocol):
         cycle: Any = self.cycle
         if cycle is not None and cycle.response_complete and cycle.more_body and CONTEXT in cycle.scope:
             self.flow.pause_reading()
-            rest_s = context_of(cycle.scope).rest_s(len(data), is_discarded=True)
+            rest_s = cycle.scope[CONTEXT].rest_s(len(data), is_discarded=True)
             self.loop.call_later(rest_s, self.flow.resume_reading)
         return None
 
@@ -197,7 +197,8 @@ class LimitedConnection(HttpToolsProtocol):
         """Wait for the next request; discard the rest of the answered request's body for a limited time."""
         super().on_response_complete()
         if self.cycle.response_complete:
-            owner = context_of(self.cycle.scope).owner if CONTEXT in self.cycle.scope else None
+            scope: Any = self.cycle.scope
+            owner = scope[CONTEXT].owner if CONTEXT in scope else None
             self._idle_among = self.slots.idle[owner]
             self._idle_among[self] = None
             if self.cycle.more_body and not self.pipeline and not self.transport.is_closing():

@@ -15,10 +15,9 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
-from typing import Any
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
@@ -41,7 +40,7 @@ else:
     from async_timeout import timeout_at
 
 CONTEXT = "ik_service"
-"""Key of the context of a request in its ASGI scope."""
+"""Key of the `RequestContext` of a request in its ASGI scope, put there by the gate."""
 CLIENT_GONE = 499
 """Status in logs and metrics of a request whose caller disconnected before the answer."""
 UNCOUNTED_BYTES = 64 * 1024
@@ -125,7 +124,7 @@ class Gate:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; answer refusals, and failures not answered by a route or handler."""
-        context = context_of(scope)
+        context: RequestContext = scope[CONTEXT]
         try:
             try:
                 self._admit(scope, context)
@@ -173,7 +172,7 @@ class Gate:
 
     async def _refuse(self, error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a refusal by the headers; the server discards an unread body if it is short and of known length."""
-        context = context_of(scope)
+        context: RequestContext = scope[CONTEXT]
         if isinstance(error, (QueueFullError, ExpiredError)):
             self.metrics.refused(error.reason if isinstance(error, QueueFullError) else "deadline")
         if not context.is_unread:
@@ -339,10 +338,3 @@ class RequestContext:
         elif kind == "websocket.close":
             self.status = self.status or 403
         await self._send(message)
-
-
-def context_of(scope: Mapping[str, Any]) -> RequestContext:
-    """Return the context of a request inside the gate."""
-    context = scope[CONTEXT]
-    assert isinstance(context, RequestContext)  # put there by the gate
-    return context

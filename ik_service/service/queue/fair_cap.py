@@ -58,10 +58,6 @@ class FairCap:
     def acquire(self, owner: Owner, amount: int = 1) -> None:
         """Give some units to an owner; errors as in `require`."""
         self.require(owner, amount)
-        self.add(owner, amount)
-
-    def add(self, owner: Owner, amount: int = 1) -> None:
-        """Give some units to an owner, after `require` with the same arguments."""
         self.held[owner] = self.held.get(owner, 0) + amount
         self.used += amount
 

@@ -146,8 +146,8 @@ class FairQueue:
         queued.is_compiled = group.is_open
         queue.requests[queued.is_small][queued] = None
         queue.problems[queued.is_small] += queued.remaining
-        self.request_cap.add(owner)
-        self._problems.add(owner, min(queued.remaining, self._counted_most))
+        self.request_cap.acquire(owner)
+        self._problems.acquire(owner, min(queued.remaining, self._counted_most))
         return group.is_open
 
     def open_group(self, key: Hashable) -> None:

@@ -14,7 +14,7 @@ from ik_service.robots import RobotModel, World
 from ik_service.service.codecs.codec import Codec
 from ik_service.service.codecs.media_types import codecs_of
 from ik_service.service.gate.answers import PacedResponse, wait_for
-from ik_service.service.gate.gate import context_of
+from ik_service.service.gate.gate import CONTEXT, RequestContext
 from ik_service.service.routes.state import ServiceState
 
 Asked = TypeVar("Asked")
@@ -37,7 +37,7 @@ class HostCalculation(Generic[Asked]):
         """Answer a request about a robot."""
         model, kept = await state.robot(robot), (await state.world_refresh.current()).worlds
         codec, output_codec = codecs_of(request.headers, documents=self.subject)
-        context = context_of(request.scope)
+        context: RequestContext = request.scope[CONTEXT]
         asked = await state.read(request, codec, lambda document: self.read(model, document, kept))
         context.reserve_answer(self.answer_bytes(model, asked, output_codec.is_binary))
         with context.reserved(self.working_bytes(model, asked)):

@@ -18,7 +18,7 @@ from ik_service.service.codecs.media_types import require_uncompressed
 from ik_service.service.documents.robot import robot_body, robot_summary
 from ik_service.service.errors.exceptions import MediaTypeError, NoUrdfError
 from ik_service.service.errors.problem_schema import problem_answers
-from ik_service.service.gate.gate import context_of
+from ik_service.service.gate.gate import CONTEXT
 from ik_service.service.routes.state import Condition, IfMatch, RobotName, State
 from ik_service.service.schema.robot import RobotBody, RobotList
 
@@ -70,7 +70,7 @@ async def get_robot(robot: RobotName, request: Request, state: State, condition:
     served = (await state.catalog_refresh.current(robot)).entry(robot)
     if condition.is_known("robot", robot, served):
         return Response(status_code=304, headers={"ETag": served.etag})
-    content = await state.side_threads.run(context_of(request.scope).owner, _robot_content, robot, served)
+    content = await state.side_threads.run(request.scope[CONTEXT].owner, _robot_content, robot, served)
     return Response(content, headers={"ETag": served.etag}, media_type="application/json")
 
 
@@ -123,9 +123,9 @@ async def put_robot(
     if media_type not in URDF_MEDIA_TYPES:
         raise MediaTypeError(f"The body's Content-Type is {media_type[:100]!r}. Send a URDF as '{URDF_MEDIA_TYPE}'.")
     require_uncompressed(request.headers)
-    context_of(request.scope).limit_body(min(MAX_BYTES, state.max_body_bytes), "That is the most for a URDF.")
+    request.scope[CONTEXT].limit_body(min(MAX_BYTES, state.max_body_bytes), "That is the most for a URDF.")
     text = with_choices(await request.body(), constraints=constraints, collision=collision)
-    owner = context_of(request.scope).owner
+    owner = request.scope[CONTEXT].owner
     putting = state.catalog_thread.run(owner, state.catalog.put, robot, text, replace(condition, owner=owner))
     served, is_new = await asyncio.shield(putting)  # also for a caller who has gone
     content = await state.side_threads.run(owner, _robot_content, robot, served)

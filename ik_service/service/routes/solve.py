@@ -15,7 +15,7 @@ from ik_service.service.documents.solve_request import read_solve
 from ik_service.service.errors.exceptions import faulty_field
 from ik_service.service.errors.problem_schema import problem_answers
 from ik_service.service.gate.answers import PacedResponse, wait_for
-from ik_service.service.gate.gate import context_of
+from ik_service.service.gate.gate import CONTEXT, RequestContext
 from ik_service.service.queue.errors import ExpiredError
 from ik_service.service.routes.openapi import binary_content, solve_parameters, solve_request_body
 from ik_service.service.routes.state import RobotName, State, service_state
@@ -71,7 +71,7 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
 
     Failing to converge is an answer: 200 with a `status` for each problem and its best configuration.
     """
-    context = context_of(request.scope)
+    context: RequestContext = request.scope[CONTEXT]
     arrival, owner = context.arrival, context.owner
     assert arrival is not None  # the gate notes it for all requests to solve
     model = await state.robot(robot, request.headers.get("if-match"))

@@ -20,7 +20,7 @@ from ik_service.service.codecs.codec import Codec
 from ik_service.service.errors.exceptions import KeyRightsError, MissingKeyError
 from ik_service.service.gate.admission import Admission
 from ik_service.service.gate.answers import wait_for
-from ik_service.service.gate.gate import context_of
+from ik_service.service.gate.gate import CONTEXT
 from ik_service.service.gate.metrics import ServiceMetrics
 from ik_service.service.pool.loop_bridge import LoopBridge
 from ik_service.service.pool.side_threads import SideThreads
@@ -101,7 +101,7 @@ class ServiceState:
             ClientDisconnect: The caller has disconnected.
             QueueFullError: There is no memory for the document.
         """
-        body, context = await request.body(), context_of(request.scope)
+        body, context = await request.body(), request.scope[CONTEXT]
         limit, side, owner = self.max_body_bytes, self.side_threads, context.owner
         query = request.scope["query_string"].decode("latin-1")
         if len(body) <= codec.blocking_bytes:
@@ -127,7 +127,7 @@ class ServiceState:
             KeyRightsError: The API key may not do this.
         """
         catalog.require_changeable(name)
-        owner = context_of(scope).owner
+        owner = scope[CONTEXT].owner
         if owner is None:
             raise MissingKeyError(f"{catalog.noun.capitalize()}s are put and deleted by API key only.")
         if self.uploaders is not None and owner not in self.uploaders:
@@ -136,7 +136,7 @@ class ServiceState:
     async def delete(self, scope: Scope, catalog: Catalog[Any], name: str, if_match: str | None) -> None:
         """Delete an entry of a catalog; errors as in `require_uploader` and `Catalog.delete`."""
         self.require_uploader(scope, catalog, name)
-        owner = context_of(scope).owner
+        owner = scope[CONTEXT].owner
         await asyncio.shield(self.catalog_thread.run(owner, catalog.delete, name, Precondition(if_match, owner=owner)))
 
     async def end_streams(self) -> None:

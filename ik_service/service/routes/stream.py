@@ -36,7 +36,7 @@ from ik_service.service.documents.stream_messages import (
 )
 from ik_service.service.errors.problem_documents import kind_of
 from ik_service.service.gate.access import STREAM_PROTOCOL
-from ik_service.service.gate.gate import context_of
+from ik_service.service.gate.gate import CONTEXT
 from ik_service.service.pool.loop_bridge import LoopBridge
 from ik_service.service.queue.errors import ClosedError, QueueFullError, SolverLostError
 from ik_service.service.queue.queued_request import TimedResult
@@ -68,7 +68,7 @@ async def stream(websocket: WebSocket, robot: str) -> None:
     """Serve one stream; an unknown robot, or one stream too many, is refused before the handshake."""
     state = websocket.app.state.service
     assert isinstance(state, ServiceState)  # put there by create_app
-    owner = context_of(websocket.scope).owner
+    owner = websocket.scope[CONTEXT].owner
     try:
         state.stream_cap.acquire(owner)
     except QueueFullError as error:
@@ -207,7 +207,7 @@ class StreamSession:
             await self._send(answer_message(tick.seq, answer.result, skipped, plan.codec))
 
     async def _solve(self, request: SolveRequest, timeout_s: float | None = None) -> TimedResult:
-        owner = context_of(self._websocket.scope).owner
+        owner = self._websocket.scope[CONTEXT].owner
         self._solving = self._bridge.solve(self._robot, request, timeout_s=timeout_s, label=self._name, owner=owner)
         task = asyncio.current_task()
         try:

@@ -22,7 +22,7 @@ from ik_service.service.documents.envelope import read_envelope
 from ik_service.service.documents.surroundings import read_objects
 from ik_service.service.errors.exceptions import BodyTooLargeError, NotAcceptableError
 from ik_service.service.errors.problem_schema import problem_answers
-from ik_service.service.gate.gate import context_of
+from ik_service.service.gate.gate import CONTEXT
 from ik_service.service.routes.openapi import document_body, document_content
 from ik_service.service.routes.state import Condition, IfMatch, State
 from ik_service.service.schema.collision import MAX_KEPT_BYTES, WORLD, WorldBody, WorldList, WorldSummary
@@ -61,7 +61,7 @@ async def get_world(world: WorldName, request: Request, state: State, condition:
     kept = (await state.world_refresh.current(world)).entry(world)
     if condition.is_known("world", world, kept):
         return Response(status_code=304, headers={"ETag": kept.etag})
-    owner = context_of(request.scope).owner
+    owner = request.scope[CONTEXT].owner
     content = await state.side_threads.run(owner, lambda: codec.encode(world_document(kept.world)))
     return Response(content, headers={"ETag": kept.etag}, media_type=codec.media_type)
 
@@ -80,8 +80,8 @@ async def put_world(world: WorldName, request: Request, state: State, condition:
     """Keep a world from now on, and after a restart. Requests under way go on with the one they began with."""
     state.require_uploader(request.scope, state.world_catalog, world)
     codec, output_codec = codecs_of(request.headers, documents="A world")
-    body, owner = await request.body(), context_of(request.scope).owner
-    with context_of(request.scope).reserved(codec.decoded_bytes(body, state.max_body_bytes)):
+    body, owner = await request.body(), request.scope[CONTEXT].owner
+    with request.scope[CONTEXT].reserved(codec.decoded_bytes(body, state.max_body_bytes)):
         text = await state.side_threads.run(owner, _read, codec, body)
     expected = replace(condition, owner=owner)
     putting = state.catalog_thread.run(owner, state.world_catalog.put, world, text, expected)
