@@ -12,8 +12,7 @@ from ik_service.cli.console import output_console, print_json
 from ik_service.cli.pose_problems import PoseProblems
 from ik_service.result_schema import worst_over_targets
 from ik_service.robots import RobotModel
-from ik_service.service.queue.queued_request import TimedResult
-from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.service.queue.solve_request import SolveRequest, TimedResult
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target
 from ik_service.solver.result import IKResult

@@ -30,7 +30,7 @@ from ik_service.cli.page_command import run_page
 from ik_service.service.app import create_app, worker_role
 from ik_service.service.gate.connection import server_config
 from ik_service.service.gate.logs import configured_logs
-from ik_service.service.queue.queued_request import TimedResult
+from ik_service.service.queue.solve_request import TimedResult
 from ik_service.settings import ServiceSettings
 from ik_service.warp_start import start_warp
 from objectives.errors import IKError, InputError

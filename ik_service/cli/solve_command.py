@@ -15,8 +15,7 @@ from ik_service.cli.solve_files import check_output, csv_text, read_targets, wri
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.robots import RobotModel, load_robot, load_world
 from ik_service.service.pool.solver_cache import SolverCache
-from ik_service.service.queue.queued_request import TimedResult
-from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.service.queue.solve_request import SolveRequest, TimedResult
 from ik_service.solver.given.asked_limits import LimitReading
 from ik_service.solver.result import IKResult
 from ik_service.solver.verdict.advice import advice

@@ -22,8 +22,7 @@ from ik_service.service.codecs.json_codec import JsonCodec
 from ik_service.service.documents.columns import check_unit_quaternions
 from ik_service.service.documents.solve_answer import answer_document
 from ik_service.service.documents.solve_request import DecodedSolve, read_solve
-from ik_service.service.queue.queued_request import TimedResult
-from ik_service.service.queue.solve_request import Float64Array, SolveRequest
+from ik_service.service.queue.solve_request import Float64Array, SolveRequest, TimedResult
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target
 from ik_service.solver.lm.status import STATUS_WORDS

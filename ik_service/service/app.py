@@ -25,7 +25,7 @@ from ik_service.service.gate.gate import Gate
 from ik_service.service.gate.logs import AccessLog
 from ik_service.service.gate.metrics import ServiceMetrics
 from ik_service.service.pool.solver_pool import PoolLimits, SolverPool
-from ik_service.service.queue.queued_request import PoolObserver
+from ik_service.service.queue.solve_request import PoolObserver
 from ik_service.service.routes import check, close, forward, health, solve, stream
 from ik_service.service.routes import robots as robot_routes
 from ik_service.service.routes import worlds as world_routes

@@ -16,8 +16,7 @@ from ik_service.mechanism.names import leaf_links
 from ik_service.robots import RobotModel, Sphere, World, load_robot
 from ik_service.service.pool.kernel_builder import LOOK_S, BuildEnd, KernelBuilder
 from ik_service.service.pool.solver_pool import SolverPool
-from ik_service.service.queue.queued_request import TimedResult
-from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.service.queue.solve_request import SolveRequest, TimedResult
 from ik_service.service.routes.state import ServiceState
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions

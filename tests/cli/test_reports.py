@@ -14,7 +14,7 @@ from ik_service.cli.pose_problems import PoseProblems
 from ik_service.cli.random_report import random_request, report_of
 from ik_service.robots import builtin_urdf
 from ik_service.service.pool.solver_cache import SolverCache
-from ik_service.service.queue.queued_request import TimedResult
+from ik_service.service.queue.solve_request import TimedResult
 
 
 def test_the_random_report_as_json(run):

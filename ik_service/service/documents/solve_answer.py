@@ -27,8 +27,7 @@ from ik_service.robots import RobotModel
 from ik_service.service.codecs.codec import Codec, LazyRows
 from ik_service.service.documents.solve_request import DecodedSolve
 from ik_service.service.queue.objective_data import ROW_WEIGHTS
-from ik_service.service.queue.queued_request import TimedResult
-from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.service.queue.solve_request import SolveRequest, TimedResult
 from ik_service.solver.given.worlds import is_checked
 from ik_service.solver.lm.status import STATUS_WORDS, IKStatus
 from ik_service.solver.result import IKResult

@@ -23,8 +23,7 @@ from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.batch_size import BoundedDict
 from ik_service.service.queue.errors import ClosedError, QueueFullError
 from ik_service.service.queue.fair_cap import Owner
-from ik_service.service.queue.queued_request import Expected
-from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.service.queue.solve_request import Expected, SolveRequest
 
 LOOP_ROUNDS = 4
 """Rounds of the event loop from the first byte to the answer: read, decode, submit, return."""

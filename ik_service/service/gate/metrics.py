@@ -25,7 +25,7 @@ from ik_service.kernels.kernel_loading import loaded_modules
 from ik_service.robots import RobotModel
 from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.errors import RefusalReason
-from ik_service.service.queue.queued_request import BatchShare, PoolObserver, QueuedRequest
+from ik_service.service.queue.solve_request import BatchShare, PoolObserver, QueuedRequest
 from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.result import IKResult
 

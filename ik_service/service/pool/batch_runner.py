@@ -13,7 +13,7 @@ from ik_service.service.pool.solver_cache import EFFORT_MOST, SolverCache, stage
 from ik_service.service.queue.batch_size import BatchSizer
 from ik_service.service.queue.errors import CompileFailedError, ExpiredError, SolverLostError
 from ik_service.service.queue.fair_queue import FairQueue
-from ik_service.service.queue.queued_request import BatchShare, PoolObserver, QueuedRequest, notify
+from ik_service.service.queue.solve_request import BatchShare, PoolObserver, QueuedRequest, notify
 from objectives.errors import InputError
 
 _logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from ik_service.service.queue.batch_size import BoundedDict
 from ik_service.service.queue.errors import CompileFailedError
 from ik_service.service.queue.fair_cap import Owner
 from ik_service.service.queue.fair_queue import FairQueue
-from ik_service.service.queue.queued_request import PoolObserver, QueuedRequest, notify
+from ik_service.service.queue.solve_request import PoolObserver, QueuedRequest, notify
 from objectives.errors import IKError
 
 CODES_MOST = 4096

@@ -20,8 +20,7 @@ from ik_service.robots import RobotModel
 from ik_service.service.pool.solver_pool import SWEEP_S, SolverPool
 from ik_service.service.queue.errors import ExpiredError
 from ik_service.service.queue.fair_cap import Owner
-from ik_service.service.queue.queued_request import TimedResult
-from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.service.queue.solve_request import SolveRequest, TimedResult
 
 GRACE_S = 0.25
 """Time after its deadline after which a caller stops waiting; until then the solver's own error may come [s]."""

@@ -26,16 +26,16 @@ from ik_service.service.queue.batch_size import BatchSizer
 from ik_service.service.queue.errors import ClosedError, ExpiredError, QueueFullError, SolverLostError
 from ik_service.service.queue.fair_cap import UNKNOWN_OWNER, Owner
 from ik_service.service.queue.fair_queue import FairQueue
-from ik_service.service.queue.queued_request import (
+from ik_service.service.queue.solve_request import (
     RETRY_MOST_S,
     BatchShare,
     Expected,
     PoolObserver,
     QueuedRequest,
+    SolveRequest,
     TimedResult,
     notify,
 )
-from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.warp_start import start_warp
 
 _logger = logging.getLogger(__name__)

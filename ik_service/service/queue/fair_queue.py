@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from ik_service.service.queue.fair_cap import FairCap, Owner
-from ik_service.service.queue.queued_request import BatchShare, QueuedRequest
+from ik_service.service.queue.solve_request import BatchShare, QueuedRequest
 
 LARGE_AT_ONCE = 4
 """Large requests that share a batch at most."""

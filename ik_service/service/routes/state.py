@@ -26,7 +26,7 @@ from ik_service.service.pool.loop_bridge import LoopBridge
 from ik_service.service.pool.side_threads import SideThreads
 from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.fair_cap import FairCap
-from ik_service.service.queue.queued_request import TimedResult
+from ik_service.service.queue.solve_request import TimedResult
 from ik_service.service.schema.examples import EXAMPLE_ROBOTS
 from ik_service.settings import ServiceSettings
 

@@ -39,8 +39,7 @@ from ik_service.service.gate.access import STREAM_PROTOCOL
 from ik_service.service.gate.gate import CONTEXT
 from ik_service.service.pool.loop_bridge import LoopBridge
 from ik_service.service.queue.errors import ClosedError, QueueFullError, SolverLostError
-from ik_service.service.queue.queued_request import TimedResult
-from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.service.queue.solve_request import SolveRequest, TimedResult
 from ik_service.service.routes.state import ServiceState
 from ik_service.service.schema.limits import MAX_STREAM_MESSAGE_BYTES
 from ik_service.service.schema.stream import CloseCode, Tick

@@ -10,8 +10,7 @@ import pytest
 from ik_service import load_robot
 from ik_service.service.gate.admission import LOOP_ROUNDS, TICK_S, Admission, LoopLag, preferred_wait_s
 from ik_service.service.queue.errors import QueueFullError
-from ik_service.service.queue.queued_request import Expected
-from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.service.queue.solve_request import Expected, SolveRequest
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target
 from tests.service.gate.gates import Pool

@@ -14,8 +14,7 @@ from ik_service.robots import builtin_urdf
 from ik_service.service import create_app
 from ik_service.service.gate import metrics as metrics_module
 from ik_service.service.gate.metrics import ServiceMetrics
-from ik_service.service.queue.queued_request import BatchShare, QueuedRequest
-from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.service.queue.solve_request import BatchShare, QueuedRequest, SolveRequest
 from ik_service.settings import ServiceSettings
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target

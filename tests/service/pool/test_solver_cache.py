@@ -12,8 +12,7 @@ from ik_service.result_schema import worst_over_targets
 from ik_service.service.pool import solver_cache
 from ik_service.service.pool.solver_cache import EFFORT_MOST, CachedSolver, SolverCache
 from ik_service.service.pool.solver_pool import SolverPool
-from ik_service.service.queue.queued_request import QueuedRequest
-from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.service.queue.solve_request import QueuedRequest, SolveRequest
 from ik_service.solver.compiled import island_launches
 from ik_service.solver.compiled.island_launches import PacketLaunches
 from ik_service.solver.given.batch import Batch

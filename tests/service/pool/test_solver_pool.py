@@ -11,7 +11,7 @@ import pytest
 from ik_service.service.pool.solver_pool import PoolLimits
 from ik_service.service.queue.batch_size import BATCHES_KEPT, TRUSTED_S
 from ik_service.service.queue.errors import ClosedError, ExpiredError, QueueFullError, SolverLostError
-from ik_service.service.queue.queued_request import Expected, QueuedRequest
+from ik_service.service.queue.solve_request import Expected, QueuedRequest
 from ik_service.solver.given.options import SolverOptions
 from objectives.errors import InputError
 from tests.bounded import PATIENCE_S, until

@@ -1,7 +1,7 @@
 """Queues, and what waits in them."""
 
 from ik_service.service.queue.fair_queue import FairQueue
-from ik_service.service.queue.queued_request import QueuedRequest
+from ik_service.service.queue.solve_request import QueuedRequest
 from tests.service.pool.conftest import numbered
 
 LINKS = [f"panda_link{k}" for k in range(1, 8)]
