@@ -102,6 +102,7 @@ class CompiledEngine:
         self._selections: dict[tuple[int, int, bool], SolutionSelection] = {}
         self._choice: SolutionSelection | None = None
         self._joint_q_float64: HostDeviceArray | None = None
+        self._finished: HostDeviceArray | None = None  # the same in solves that finish in float64
 
     def prepare(self, work: Workspace, settings: SolveSettings) -> PreparedSolve:
         """Record the launches of a solve, unless a plan has them; with the device lock held."""
@@ -115,6 +116,7 @@ class CompiledEngine:
         if settings.float64_finish and self._joint_q_float64 is None:
             shape = (work.problems.capacity, self._model.joint_coord_count)
             self._joint_q_float64 = HostDeviceArray(shape, wp.float64, self._model.device)
+        self._finished = self._joint_q_float64 if settings.float64_finish else None
         self.kernels.checks_collision = settings.checks_collision
         if weights.pattern is None:
             if not work.copies:
@@ -140,7 +142,7 @@ class CompiledEngine:
         if weights.stamp != plan.stamp:
             plan.partition.scales.write(weights, plan.partition.row_island)
             plan.stamp = weights.stamp
-        return self._prepared(settings, plan.partition, plan.recording.prepare(count))
+        return PreparedSolve(plan.partition, plan.recording.prepare(count), self._finished, self._choice)
 
     def recorded(
         self,
@@ -196,7 +198,7 @@ class CompiledEngine:
         device, lines = self._model.device, 1 if weights.is_common else work.problems.capacity
         partition = common_partition(weights, self._layout.incidence, device, join=self._join, lines=lines)
         solve = self._solve_launches(work, partition, settings)
-        record = _joined([work.record_read, *solve, self._verify_launches(work, partition, settings)])
+        record = _joined([work.record_read, *solve, self._verify_launches(work, partition)])
         recording = Recording(device, record, self.executor, self._threads, waits=work.copies)
         return Plan(partition, recording, weights.stamp)
 
@@ -207,18 +209,14 @@ class CompiledEngine:
         partition = work.discovered(count, join=self._join)
         partition.scales.write(weights, partition.row_island)
         solve = self._solve_launches(work, partition, settings)
-        record = _joined([*solve, self._verify_launches(work, partition, settings)])
+        record = _joined([*solve, self._verify_launches(work, partition)])
         replay = Recording(self._model.device, record, self.executor, self._threads).prepare(count)
 
         def run() -> None:
             if not work.inputs.fault.host.any():  # only the first part sees the fault mark of a reading in one part
                 replay()
 
-        return self._prepared(settings, partition, run)
-
-    def _prepared(self, settings: SolveSettings, partition: Partition, run: Callable[[], None]) -> PreparedSolve:
-        finished = self._joint_q_float64 if settings.float64_finish else None
-        return PreparedSolve(partition, run, finished, self._choice)
+        return PreparedSolve(partition, run, self._finished, self._choice)
 
     def _selection(self, work: Workspace, settings: SolveSettings) -> SolutionSelection:
         """Return room for all attempts, large enough: from an earlier solve, or else new."""
@@ -243,8 +241,7 @@ class CompiledEngine:
         """Return the launches of attempts, then of the choice among them and the float64 finish."""
         problems, count = work.problems, settings.problem_count
         of_problems = (problems, work.inputs, partition, count)
-        choice = self._choice
-        finished = self._joint_q_float64 if settings.float64_finish else None
+        choice, finished = self._choice, self._finished
         attempts = self.kernels.tasks(*of_problems, problems.best if choice is None else choice.attempts)
         finish = [] if finished is None else self.kernels.finish_tasks(*of_problems, finished.device)
         proofs = self.kernels.proof_tasks(problems, work.inputs, work.verification, partition, count)
@@ -276,8 +273,8 @@ class CompiledEngine:
             found += [partial(record_widening, problems, finished.device), partial(record, finish)]
         return found
 
-    def _verify_launches(self, work: Workspace, partition: Partition, settings: SolveSettings) -> _Record:
-        finished = self._joint_q_float64 if settings.float64_finish else None
+    def _verify_launches(self, work: Workspace, partition: Partition) -> _Record:
+        finished = self._finished
         return partial(work.record_verify, partition, None if finished is None else finished.device)
 
 
