@@ -50,11 +50,10 @@ def check_link(name: str, robot: RobotModel, pointer: str) -> None:
     Raises:
         FaultyFieldsError: The robot has no link of this name.
     """
-    if name not in robot.link_names:
-        try:
-            robot.link_index(name)
-        except UnknownNameError as error:
-            raise faulty_field(pointer, "unknown_link", str(error)) from error
+    try:
+        robot.link_index(name)
+    except UnknownNameError as error:
+        raise faulty_field(pointer, "unknown_link", str(error)) from error
 
 
 def _fault(body: type[Envelope], place: tuple[int | str, ...], kind: str, message: str) -> FaultBody:

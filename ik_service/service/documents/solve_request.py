@@ -112,7 +112,8 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
 
 
 def _read_target(target: SolveTarget, robot: RobotModel, options: SolverOptions, pointer: str) -> TargetPose:
-    check_link(target.link, robot, f"{pointer}/link")
+    if target.link not in robot.link_names:
+        check_link(target.link, robot, f"{pointer}/link")
     if target.reference_link is not None:
         check_link(target.reference_link, robot, f"{pointer}/reference_link")
     positions = orientations = weights = tolerance = None
