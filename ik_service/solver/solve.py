@@ -105,8 +105,7 @@ class SolverCore:
 
     def check(self, batch: Batch) -> None:
         """Check that the lines of data per problem, and the given parts of targets, fit a batch."""
-        if self.objectives or self.targets.with_lines:
-            check_lines(self.objectives, self.targets.with_lines, batch.problem_count)
+        check_lines(self.objectives, self.targets.with_lines, batch.problem_count)
         if self.targets.are_near:
             self.targets.check_given(batch)
 
@@ -128,7 +127,8 @@ class SolverCore:
         Raises:
             InputError: From `check`.
         """
-        self.check(batch)
+        if self.objectives or self.targets.with_lines or self.targets.are_near:
+            self.check(batch)
         if self.robot.constraint_names:
             options = self._closing(options)
         has_several = judged is None and options.solutions != 1
