@@ -97,9 +97,7 @@ def instance_of(kind: type[Instance], fields: Mapping[str, Any]) -> Instance:
 
 def join_results(parts: Sequence[tuple[IKResult, slice]]) -> IKResult:
     """Join problems of several results of one solver and the same options: some rows of each, in order."""
-    first, rows = parts[0]
-    if len(parts) == 1 and rows == slice(0, len(first.success)):
-        return first
+    first, _ = parts[0]
     islands = _joined([(result.islands, rows) for result, rows in parts], _ISLAND_NAMES)
     joined = _joined(parts, _NAMES) | {"islands": instance_of(IslandResults, vars(first.islands) | islands)}
     given = [result.limits.part(own) for result, own in parts if result.limits is not None]

@@ -88,7 +88,7 @@ class SolverCache:
             parts.append((self.solve_together(robot, [request.part(rows)]), slice(0, count)))
             if progress is not None:
                 progress(count)
-        return join_results(parts)
+        return parts[0][0] if len(parts) == 1 else join_results(parts)
 
     def solve_together(self, robot: RobotModel, requests: Sequence[SolveRequest], owner: str | None = None) -> IKResult:
         """Solve requests with equal `batch_key` in one batch; the problems are in the order of the requests.

@@ -274,7 +274,8 @@ class QueuedRequest:
         self._parts.append((result, rows))
         if self.remaining == 0:
             queue_ms, solve_ms = 1e3 * (self._started_at - self.queued_at), 1e3 * (ended_at - self._started_at)
-            answer = TimedResult(join_results(self._parts), queue_ms, solve_ms)
+            is_whole = len(self._parts) == 1 and rows == slice(0, len(result.success))  # the batch is this request
+            answer = TimedResult(result if is_whole else join_results(self._parts), queue_ms, solve_ms)
             if not self.future.done() and self.future.set_running_or_notify_cancel():
                 self.future.set_result(answer)
             self._parts = []
