@@ -95,7 +95,7 @@ class CollisionData:
 
     @property
     def reach(self) -> float:
-        """Bound of the distance of a sphere from each joint before it, infinite without limits of travel [m]."""
+        """Bound of the distance between a sphere and the joints before, infinite without limits of travel [m]."""
         robot, lever = self._model.robot, np.linalg.norm(self.body_spheres.centers, axis=1).max(initial=0.0)
         slides = robot.joint_qd_start[np.flatnonzero(robot.joint_type == JointType.PRISMATIC)]
         travel = np.maximum(np.abs(robot.joint_limit_lower[slides]), np.abs(robot.joint_limit_upper[slides]))

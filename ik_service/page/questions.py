@@ -83,8 +83,8 @@ class Answer:
     closest: tuple[str, str] | None  # closest pair in the first problem; None where collision is not checked
     clearance: Float64Array  # distance of the closest pair [m], shape [n]; inf where no contact is possible
     solutions: NDArray[Any]  # distinct solutions of the first problem, shape [k, joint_coord_count]
-    branches: NDArray[Any]  # branch of each of these solutions, -1 where it is not known, shape [k]
-    is_complete: bool  # whether it is proven that these solutions are all, modulo turns
+    branches: NDArray[Any]  # branch of each of these solutions, -1 where unknown, shape [k]
+    is_complete: bool  # whether these solutions are proven to be all, modulo turns
     solve_ms: float  # time of the solve [ms]
     total_ms: float  # time from question to answer, measured by the page [ms]
     ran_on: str  # engine and device

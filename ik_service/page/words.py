@@ -181,7 +181,7 @@ def _lines(posed: PosedRobot, answer: Answer, *, is_first: bool) -> list[str]:
 
 
 def _proof_line(answer: Answer, *, keeps_branch: bool) -> str:
-    """Return the proof of a failure, or what may help where there is none."""
+    """Return the proof of a failure, or advice without a proof."""
     return PROOFS.get(int(answer.proof[0]), ELSEWHERE if keeps_branch else UNPROVEN)
 
 

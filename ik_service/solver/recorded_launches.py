@@ -74,7 +74,7 @@ class Selection(Protocol):
         """Make one solution of every problem its answer; `number` [problems] counts from 0."""
 
     def keep(self, work: Any, partition: Partition, number: int, count: int, *, judges: bool) -> None:
-        """Keep solution `number` of each problem if it succeeds; with `judges` it is placed and judged before."""
+        """Keep solution `number` of each problem on success; with `judges` after a verdict made here."""
 
 
 class PreparedSolve(NamedTuple):

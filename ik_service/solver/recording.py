@@ -129,7 +129,7 @@ class Recording:
 
 
 class KeptRecording:
-    """A recording on one thread, made again where an object it depends on has been replaced."""
+    """A recording on one thread, made again after an object with its arrays has been replaced."""
 
     def __init__(self) -> None:
         self._of: Sequence[object] = ()

@@ -15,7 +15,7 @@ from ik_service.solver.arrays.problem_arrays import mark_proven
 from ik_service.solver.compiled.proof_task import FirstPhase, ProofTask
 from ik_service.solver.lm.codes import KEEP_ALL, PROOF_BY_SHELL
 
-REACH_SLACK = wp.constant(wp.float64(1e-5))  # rounding of a target in float32, per metre of it and of the chain
+REACH_SLACK = wp.constant(wp.float64(1e-5))  # rounding of a float32 target, per metre of target distance and chain
 
 
 @wp.kernel(module=SOLVE_IO, enable_backward=False, grid_stride=False)

@@ -172,7 +172,7 @@ class SolutionSelection:
         return PartLaunches([self._number.push, launch])
 
     def keep(self, work: Workspace, partition: Partition, number: int, count: int, *, judges: bool) -> None:
-        """Keep solution `number` of each problem if it succeeds; with `judges` it is placed and judged before."""
+        """Keep solution `number` of each problem on success; with `judges` after a verdict made here."""
         self._number.host[:count] = number
         record = partial(self._record_keeping, work, partition, judges=judges)
         self._keeping[judges].prepare((work, partition, *work.verified_with), self._device, record, count)()

@@ -57,7 +57,7 @@ def why_unreachable(robot: RobotModel, target: Target, batch: Batch, k: int, pro
     beyond = float(evaluate([proofs.shell], values | _named(lower, upper))[0])
     if beyond > LEAST_TOLD:
         return f"In this orientation link '{target.link}' is out of reach by at least {1e3 * beyond:.0f} mm."
-    is_known = nominal.kind is not ArmClass.SEARCHED and len(batch.positions) == 1  # one target, so the proof is of it
+    is_known = nominal.kind is not ArmClass.SEARCHED and len(batch.positions) == 1  # the proof is of a sole target
     return _joint_beyond(robot, proofs, nominal.arm.dofs, values, lower, upper) if is_known else None
 
 
