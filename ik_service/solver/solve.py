@@ -177,7 +177,7 @@ class SolverCore:
         if self._last is None or asked != self._asked:
             self._last = self.engine.settings(count, options, checks_collision=worlds is not None)
             if only_branches:
-                self._last = self._last._replace(seeds=ROUND_SEEDS, only_branches=True)
+                self._last = self._last._replace(seeds=max(ROUND_SEEDS, options.solution_count), only_branches=True)
             self._asked = asked
         return self._last
 

@@ -47,10 +47,12 @@ class Branch:
     Attributes:
         refused: Above 0 if a step has no solution for any target within the tolerances.
         joints: Interval of each joint, except the last where it is searched; whole turns are left out.
+        mismatch: Angle that no joint is left to turn; it changes its sign at a solution. None for no such angle.
     """
 
     refused: Scalar
     joints: tuple[Interval, ...]
+    mismatch: Interval | None = None
 
 
 def spherical_wrist(scope: ArmScope) -> Iterator[Branch]:
@@ -112,7 +114,7 @@ def _parallel_axes(scope: ArmScope) -> Iterator[Branch]:
 def meeting_axes(scope: ArmScope) -> Iterator[Branch]:
     """Give the branches of an arm whose axes 4 and 5 meet, for an interval of joint 6; 2 || 3."""
     h, p = scope.axes, scope.points
-    last, last_spread = scope.last_joint()
+    last, last_spread = scope.last_joint
     sign3, lever = _same_way(h[1], h[2]), length_across(scope.arm.points[4] - scope.arm.points[5], scope.arm.axes[5])
     wrist_point = add(p[5], turned(h[5], back(last), subtract(p[4], p[5])))
     moved = scope.moved(wrist_point, last_spread * lever)
@@ -135,20 +137,19 @@ def meeting_axes(scope: ArmScope) -> Iterator[Branch]:
             x, y = dot(ahead, fifth), dot(cross(h[3], ahead), fifth)
             sine = sqrt(maximum(x * x + y * y, TINY))
             apart = atan2(sine, dot(h[3], fifth)) - bend
-            of_bend = maximum(apart, -1.0 * apart) - of_fifth - ARC_SLACK
             fourth = Interval(atan2(y, x), azimuth_radius(sine_bound(of_fifth), sine))
             left = turned(h[3], back(turn_of(fourth.centre)), beside)
             turn_spread = spread + last_spread + fourth.radius
             turn_spread = where(turn_spread < 1.5, turn_spread, PI)
             turn5 = Interval(atan2(dot(cross(h[4], side), left), dot(side, left)), turn_spread)
-            of_elbow = maximum(refused, out_of_reach)
-            yield Branch(maximum(of_elbow, of_bend), (first, link.first, third, fourth, turn5))
+            joints = (first, link.first, third, fourth, turn5)
+            yield Branch(maximum(refused, out_of_reach), joints, Interval(apart, of_fifth))
 
 
 def seven_joints(scope: ArmScope) -> Iterator[Branch]:
     """Give the branches of an arm whose axes 1, 2, 3 and axes 5, 6 meet, for an interval of joint 7."""
     h, p, slack = scope.axes, scope.points, scope.slack
-    last, last_spread = scope.last_joint()
+    last, last_spread = scope.last_joint
     rotation = rows_turned(scope.motion.rotation, h[6], last)
     lever = length_across(scope.arm.points[4] - scope.arm.points[6], scope.arm.axes[6])
     wrist_point = add(p[6], turned(h[6], back(last), subtract(p[4], p[6])))

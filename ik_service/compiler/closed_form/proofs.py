@@ -12,7 +12,7 @@ from functools import reduce
 
 from ik_service.compiler.closed_form import branches, shells
 from ik_service.compiler.closed_form.classes import ArmClass, NominalArm
-from ik_service.compiler.closed_form.intervals import limited
+from ik_service.compiler.closed_form.intervals import ARC_SLACK, limited
 from ik_service.compiler.closed_form.scope import ArmScope
 from objectives.expression import Expression, Scalar, maximum, minimum, where
 
@@ -33,12 +33,16 @@ class BranchNumbers:
         radius: Largest radius of the intervals of its joints [rad].
         margin: Least distance of a joint from the nearer limit [rad].
         angles: Each joint, on the turn nearest the middle of its limits [rad]; without a searched last joint.
+        beyond: As `refused`, without the angle that no joint is left to turn.
+        mismatch: This angle [rad]; 0 where there is none.
     """
 
     refused: Scalar
     radius: Scalar
     margin: Scalar
     angles: tuple[Scalar, ...]
+    beyond: Scalar = 0.0
+    mismatch: Scalar = 0.0
 
 
 class ArmProofs:
@@ -51,9 +55,9 @@ class ArmProofs:
         intervals: The proof by intervals: every branch is refused.
     """
 
-    def __init__(self, nominal: NominalArm) -> None:
-        """Write the proofs of a nominal arm."""
-        scope = ArmScope.of(nominal.arm)
+    def __init__(self, nominal: NominalArm, *, is_exact: bool = False) -> None:
+        """Write the proofs of a nominal arm; `is_exact` as in `ArmScope.of`."""
+        scope = ArmScope.of(nominal.arm, is_exact=is_exact)
         shell, branches_of = _PROOFS[nominal.kind]
         self.shell = _lifted(scope, shell(scope))
         self.branches = [_numbers(scope, branch) for branch in branches_of(scope)]
@@ -63,7 +67,11 @@ class ArmProofs:
 
     def numbers(self, branch: BranchNumbers) -> list[Expression]:
         """Return the numbers of a branch as expressions."""
-        return [_lifted(self._scope, x) for x in (branch.refused, branch.radius, branch.margin, *branch.angles)]
+        return self.expressions(branch.refused, branch.radius, branch.margin, *branch.angles)
+
+    def expressions(self, *values: Scalar) -> list[Expression]:
+        """Return numbers as expressions of the graph."""
+        return [_lifted(self._scope, value) for value in values]
 
 
 def _less_refused(a: BranchNumbers, b: BranchNumbers) -> BranchNumbers:
@@ -78,11 +86,16 @@ def _less_refused(a: BranchNumbers, b: BranchNumbers) -> BranchNumbers:
 
 def _numbers(scope: ArmScope, branch: branches.Branch) -> BranchNumbers:
     joints = [limited(scope.graph, k, interval) for k, interval in enumerate(branch.joints)]
+    mismatch, refused = branch.mismatch, branch.refused
+    if mismatch is not None:
+        refused = maximum(refused, maximum(mismatch.centre, -1.0 * mismatch.centre) - mismatch.radius - ARC_SLACK)
     return BranchNumbers(
-        refused=reduce(maximum, (one.missed for one in joints), branch.refused),
+        refused=reduce(maximum, (one.missed for one in joints), refused),
         radius=reduce(maximum, (interval.radius for interval in branch.joints)),
         margin=reduce(minimum, (one.margin for one in joints)),
         angles=tuple(one.angle for one in joints),
+        beyond=reduce(maximum, (one.missed for one in joints), branch.refused),
+        mismatch=0.0 if mismatch is None else mismatch.centre,
     )
 
 

@@ -8,6 +8,7 @@ from ik_service.compiler.closed_form.arm import Arm
 from ik_service.compiler.closed_form.intervals import TINY
 from ik_service.compiler.closed_form.turns import (
     LAST,
+    LAST_ANGLE,
     ORIENTATION_TOLERANCE,
     POSITION_TOLERANCE,
     TargetDisplacement,
@@ -15,7 +16,7 @@ from ik_service.compiler.closed_form.turns import (
     direction,
     point_of,
 )
-from objectives.expression import ExpressionGraph, Scalar, sqrt
+from objectives.expression import ExpressionGraph, Scalar, cos, sin, sqrt
 from objectives.expression.frame_algebra import Vector, dot, subtract
 
 LENGTH_SLACK = 2e-6  # rounding of points in float32, per length of the arm and distance from the world's origin
@@ -35,6 +36,7 @@ class ArmScope:
         spread: Largest angle between the link and the target: tolerance and nominal arm [rad].
         rounding: Largest rounding error of a point in float32 [m].
         slack: Largest distance of the tool from the target: tolerance, nominal arm and rounding [m].
+        last_joint: Turn of a searched last joint in the middle of its interval, and radius of the interval [rad].
     """
 
     graph: ExpressionGraph
@@ -45,24 +47,30 @@ class ArmScope:
     spread: Scalar
     rounding: Scalar
     slack: Scalar
+    last_joint: tuple[Turn, Scalar]
 
     @classmethod
-    def of(cls, arm: Arm) -> "ArmScope":
-        """Return the scope of a nominal arm."""
+    def of(cls, arm: Arm, *, is_exact: bool = False) -> "ArmScope":
+        """Return the scope of a nominal arm; `is_exact` is for tolerances of 0 and one angle of the last joint."""
         graph = ExpressionGraph()
         motion = TargetDisplacement.of(arm, graph)
         tool = subtract(motion.tool, point_of(arm.T_world_link[:3]))
         rounding = motion.size * SIZE_SLACK + LENGTH_SLACK * (arm.length + float(np.abs(arm.points[0]).sum()))
         noise = arm.length_noise + sqrt(dot(tool, tool) + TINY) * arm.rotation_noise
+        position_tolerance: Scalar = 0.0 if is_exact else graph.variable(POSITION_TOLERANCE)
+        orientation_tolerance: Scalar = 0.0 if is_exact else graph.variable(ORIENTATION_TOLERANCE)
+        cosine, sine, radius = (graph.variable(name) for name in LAST)
+        angle = graph.variable(LAST_ANGLE)
         return cls(
             graph=graph,
             arm=arm,
             axes=[direction(axis) for axis in arm.axes],
             points=[point_of(point) for point in arm.points],
             motion=motion,
-            spread=graph.variable(ORIENTATION_TOLERANCE) + arm.rotation_noise,
+            spread=orientation_tolerance + arm.rotation_noise,
             rounding=rounding,
-            slack=graph.variable(POSITION_TOLERANCE) + noise + rounding,
+            slack=position_tolerance + noise + rounding,
+            last_joint=((cos(angle), sin(angle)), 0.0) if is_exact else ((cosine, sine), radius),
         )
 
     def moved(self, point: Vector, radius: Scalar = 0.0) -> Scalar:
@@ -72,8 +80,3 @@ class ArmScope:
         """
         lever = subtract(point, self.motion.tool)
         return self.slack + self.spread * (sqrt(dot(lever, lever) + TINY) + radius) + radius
-
-    def last_joint(self) -> tuple[Turn, Scalar]:
-        """Return the turn of the last joint in the middle of its interval, and the radius of the interval [rad]."""
-        cosine, sine, radius = (self.graph.variable(name) for name in LAST)
-        return (cosine, sine), radius

@@ -1,6 +1,6 @@
 """C++ of the proofs of an arm over SIMD packets: one problem in each lane."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,6 +8,7 @@ from ik_service.compiler.closed_form.classes import ArmClass, NominalArm
 from ik_service.compiler.closed_form.proofs import ArmProofs, BranchNumbers
 from ik_service.compiler.closed_form.turns import (
     LAST,
+    LAST_ANGLE,
     ORIENTATION_TOLERANCE,
     POSITION_TOLERANCE,
     TARGET,
@@ -65,6 +66,16 @@ class ProofSource:
         """Branches of `branches_text`: all, or the one refused least for an interval of a searched last joint."""
         return [self._proofs.nearest] if self.is_searched else self._proofs.branches
 
+    @property
+    def branches_at_last_joint(self) -> int:
+        """Number of branches for a given last joint."""
+        return len(self._proofs.branches)
+
+    @property
+    def outputs_at_last_joint(self) -> int:
+        """Numbers of `solutions_text` for each branch."""
+        return 3 + len(self._proofs.branches[0].angles)
+
     def shell_text(self) -> str:
         """Write the body of `int shell(Inputs& inputs)`: lanes with a proof by the shell, as bits."""
         return self._text(self._proofs.shell)
@@ -77,16 +88,53 @@ class ProofSource:
         numbers = [value for branch in self.branches for value in self._proofs.numbers(branch)]
         return self._text(self._proofs.intervals, numbers)
 
-    def _text(self, proof: Expression, outputs: Sequence[Expression] = ()) -> str:
+    def mismatches_text(self, near: float) -> str:
+        """Write the body of `int mismatches(Inputs& inputs, Values& found, Bits& bits)` for angles of the last joint.
+
+        The mismatch of branch b of lane l is at `b * width + l`; bits `b` are its lanes with a mismatch above 0, and
+        bits `branches + b` those with an absolute mismatch below `near` [rad].
+        """
+        exact = self._exact
+        mismatches = exact.expressions(*(branch.mismatch for branch in exact.branches))
+        return self._text(None, mismatches, [*mismatches, *(near - abs(one) for one in mismatches)])
+
+    def solutions_text(self) -> str:
+        """Write the body of `int solutions(Inputs& inputs, Found& found, Bits& bits)` for angles of the last joint.
+
+        Output k of branch b of lane l is at `(b * outputs + k) * width + l`: `BEYOND`, mismatch, margin and the angles;
+        bits `b` are the lanes that are beyond the limits or without a solution.
+        """
+        exact, numbers = self._exact, list[Expression]()
+        for branch in exact.branches:
+            numbers += exact.expressions(branch.beyond, branch.mismatch, branch.margin, *branch.angles)
+        return self._text(None, numbers, exact.expressions(*(branch.beyond for branch in exact.branches)))
+
+    @cached_property
+    def _exact(self) -> ArmProofs:
+        return ArmProofs(self.arm, is_exact=True)
+
+    def _text(
+        self, proof: Expression | None, outputs: Sequence[Expression] = (), marks: Sequence[Expression] = ()
+    ) -> str:
+        """Write a body that computes outputs, keeps the lanes with marks above 0, and returns those with a proof.
+
+        Without a proof it is for exact targets.
+        """
         lanes, names = self.lanes, dict[Expression, str]()
-        lines = [f"const F {name} = s[{k}];" for k, name in enumerate(self.inputs)]
-        lines += statements(lanes, [proof, *outputs], names)
+        inputs = self.inputs if proof is not None else (*self.inputs[: -len(LAST)], LAST_ANGLE)
+        lines = [f"const F {name} = s[{k}];" for k, name in enumerate(inputs)]
+        lines += statements(lanes, [*([] if proof is None else [proof]), *outputs, *marks], names)
         lines += [f"((U*)&found)[{k}] = {packet(lanes, value, names)};" for k, value in enumerate(outputs)]
-        proven = f"{packet(lanes, proof, names)} > {lanes.everywhere(lanes.number(0.0))}"
-        lines = [*lanes.prologue(), "U* const s = (U*)&inputs;", *lines, f"return {lanes.bits(proven)};"]
+        above, *of_marks = ("0" if value is None else self._above(value, names) for value in (proof, *marks))
+        lines += [f"bits.c[{k}] = {text};" for k, text in enumerate(of_marks)]
+        lines = [*lanes.prologue(), "U* const s = (U*)&inputs;", *lines, f"return {above};"]
         if lanes.width == 1:
             return "\n".join(["{", *lines, "}"])
         # a function of its own, that is called: inlined into a kernel, it takes the compiler twice as long
-        names_of = ", ".join(["inputs", "found"] if outputs else ["inputs"])
+        names_of = ", ".join(["inputs", *(["found"] if outputs else []), *(["bits"] if marks else [])])
         head = f"const auto proof = [](auto& {names_of.replace(', ', ', auto& ')}) __attribute__((noinline)) -> int {{"
         return "\n".join([head, *lines, "};", f"return proof({names_of});"])
+
+    def _above(self, value: Expression, names: Mapping[Expression, str]) -> str:
+        lanes = self.lanes
+        return lanes.bits(f"{packet(lanes, value, names)} > {lanes.everywhere(lanes.number(0.0))}")

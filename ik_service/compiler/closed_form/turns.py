@@ -28,6 +28,7 @@ Rows: TypeAlias = tuple[Vector, Vector, Vector]  # rows of a rotation matrix
 TARGET = ("target_x", "target_y", "target_z", "target_qx", "target_qy", "target_qz", "target_qw")
 TOOL = ("tool_x", "tool_y", "tool_z", "tool_qx", "tool_qy", "tool_qz", "tool_qw")
 LAST = ("last_cosine", "last_sine", "last_spread")  # the last joint: cosine, sine and radius of its interval
+LAST_ANGLE = "last_angle"  # its angle, in place of these, for exact targets
 POSITION_TOLERANCE, ORIENTATION_TOLERANCE = "position_tolerance", "orientation_tolerance"
 
 

@@ -40,9 +40,9 @@ def branch_of_seed(searches: Searches, p: int, island: int, s: int):
 
 @wp.func
 @typing.no_type_check
-def no_branch(searches: Searches, p: int, island: int, s: int):
-    """Return -1, in place of `branch_of_seed`."""
-    return -1
+def starts_in_rows(searches: Searches, p: int, island: int):
+    """Return the number of attempts that start from the configurations in their lines."""
+    return searches.row_starts[p, island]
 
 
 @wp.func

@@ -153,6 +153,7 @@ def _read_start(
         begin_search(searches, settings, p, tree)
         searches.proof[p, tree] = 0
         searches.branches[p, tree] = 0
+        searches.row_starts[p, tree] = 0
         tree += 1
 
 

@@ -70,6 +70,7 @@ class Searches:
     branches: wp.array2d[wp.int32]  # branches that are starts, see `arrays.branch_starts`
     branch_numbers: wp.array2d[wp.int32]  # numbers of these branches
     branch_radius: wp.array2d[wp.float32]  # largest radius of a joint's interval in branches within the limits [rad]
+    row_starts: wp.array2d[wp.int32]  # attempts that start from the configurations in their lines, the first ones
     branch_joint_q: wp.array3d[wp.float32]  # [problem_capacity, trees, branches x joints], DOFs of a branch in sequence
 
 

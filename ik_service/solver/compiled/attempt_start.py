@@ -7,14 +7,34 @@ import warp as wp
 
 from ik_service.compiler import SECONDARY_STAGE_STEPS, IterationSource, coordinate_names, stage_range
 from ik_service.kinematics.device_kinematics import turned
-from ik_service.solver.arrays.branch_starts import branch_of_seed, no_branch
+from ik_service.solver.arrays.branch_starts import branch_of_seed, starts_in_rows
 from ik_service.solver.compiled.island_task import TaskRef, read_input
 from ik_service.solver.compiled.iteration import IterationFunctions, coordinate_places, rotation_bits
-from ik_service.solver.lm.codes import GAUSS, ITERATIONS, SAMPLER
+from ik_service.solver.lm.codes import GAUSS, ITERATIONS, SAMPLER, SEEDS
 from ik_service.solver.lm.seeds import bounded, seed_value
 from ik_service.solver.lm.termination import NOT_EVALUATED, residual_floor2
 
 FLOAT32_ROUNDINGS = wp.constant(5.0e-7)  # of a limit: largest inward rounding, followers included
+
+
+@wp.func
+@typing.no_type_check
+def closed_form_start(task: TaskRef, p: int, island: int, s: int, k: int, dofs: int, c: int):
+    """Return DOF k, at place c of the coordinates, of a start in closed form; NaN for other seeds."""
+    value = float(wp.nan)
+    branch = branch_of_seed(task.searches, p, island, s)
+    if branch >= 0:
+        value = task.searches.branch_joint_q[p, island, branch * dofs + k]
+    elif s < starts_in_rows(task.searches, p, island):
+        value = task.best.joint_q[p * task.settings[SEEDS] + s, task.coordinate[c]]
+    return value
+
+
+@wp.func
+@typing.no_type_check
+def no_closed_form(task: TaskRef, p: int, island: int, s: int, k: int, dofs: int, c: int):
+    """Return NaN, in place of `closed_form_start`."""
+    return float(wp.nan)
 
 
 class AttemptStart(IterationFunctions):
@@ -107,7 +127,8 @@ class AttemptStart(IterationFunctions):
         QUATERNIONS = 1 if program.quaternions else 0
         WIDE = 1 if self.source.lanes.precision == "float64" else 0
         start_rotation = self._start_rotation
-        start_branch = no_branch if WIDE == 1 else branch_of_seed  # in float64 from the best attempt in float32
+        # in float64 from the best attempt in float32
+        closed_form = no_closed_form if WIDE == 1 else closed_form_start
         PLACE, ROTATIONS = coordinate_places(program), rotation_bits(program)
         Q, TRIAL, SCRATCH = place.q, place.trial, place.gradient
         REMEMBERED, REMEMBERED_END = place.multipliers, place.hessian  # multipliers and pressures
@@ -119,7 +140,6 @@ class AttemptStart(IterationFunctions):
         def start_attempt(state: StateRef, lane: int, task: TaskRef, p: int, island: int, s: int):
             """Put seed s of problem p into a lane with the data of p."""
             line = wp.min(p, task.limit_lower.shape[0] - 1)
-            branch = start_branch(task.searches, p, island, s)
             for k in range(DOFS):
                 a = task.dof[k]
                 lower = Real(task.limit_lower[line, a])
@@ -131,10 +151,8 @@ class AttemptStart(IterationFunctions):
                 if scalar:
                     start = task.start_joint_q[p, task.coordinate[c]]
                     middle = task.mid_joint_q[task.coordinate[c]]
-                value = float(0.0)
-                if branch >= 0:
-                    value = task.searches.branch_joint_q[p, island, branch * DOFS + k]
-                else:
+                value = closed_form(task, p, island, s, k, DOFS, c)
+                if wp.isnan(value):
                     value = seed_value(p, s, a, start, middle, task.settings, task.ranges, task.tree_hash)
                 if scalar:
                     trial = bounded(Real(value), lower, upper)

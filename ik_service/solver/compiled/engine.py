@@ -244,7 +244,7 @@ class CompiledEngine:
         choice, finished = self._choice, self._finished
         attempts = self.kernels.tasks(*of_problems, problems.best if choice is None else choice.attempts)
         finish = [] if finished is None else self.kernels.finish_tasks(*of_problems, finished.device)
-        proofs = self.kernels.proof_tasks(problems, work.inputs, work.verification, partition, count)
+        proofs = self.kernels.proof_tasks(problems, work.inputs, work.verification, partition, count, choice)
         modules = dict(block for one, _ in (*attempts, *finish) for block in one.blocks().items())
         modules |= {one.kernel.module: LAUNCH_BLOCK for one, _ in proofs}
         is_timed = settings.options.deadline_s is not None
@@ -261,7 +261,7 @@ class CompiledEngine:
         if choice is not None:
             choice.use_arm(sole_arm(proofs), 0.0 if self.kernels.collision is None else self.kernels.collision.reach)
             # A GPU makes all attempts side by side, too, where solutions in the order of seeds would suffice.
-            whole = settings.options.best_of is not None or bool(self._model.device.is_cuda)
+            whole = settings.only_branches or settings.options.best_of is not None or bool(self._model.device.is_cuda)
             rounds = partial(choice.record_rounds, partition, found[-1], settings.seeds if whole else ROUND_SEEDS)
             found = [*found[:-1], rounds, partial(choice.record_choice, partition)]
         if is_timed:

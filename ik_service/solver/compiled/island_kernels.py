@@ -48,6 +48,7 @@ from ik_service.solver.compiled.island_launches import (
 from ik_service.solver.compiled.island_task import IslandTask, island_constants
 from ik_service.solver.compiled.proof_kernel import proof_kernel_of, proof_task, provable_targets
 from ik_service.solver.compiled.reach import REACH_KERNEL, reach_task
+from ik_service.solver.compiled.solutions import SolutionSelection
 from ik_service.solver.compiled.tool_contact import contact_kernel, contact_task
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.lm.ranking import EQUAL_MINIMA, EQUAL_MINIMA_OF_MANY, PRECISE_POSITION
@@ -139,14 +140,13 @@ class IslandKernels:
 
     @cached_property
     def has_sole_arm(self) -> bool:
-        """Return whether the only rows are one whole pose of an arm with branches in closed form, on a CPU."""
+        """Return whether the only rows are one whole pose of an arm with a closed form, on a CPU."""
         if self.launches.in_threads or len(self._rows.objectives) != 1:
             return False
         if not provable_targets(self._rows, range(self._rows.count)):
             return False
         target: Any = self._rows.objectives[0]
-        kernel = proof_kernel_of(self._model.robot, target.link, Lanes.on_cpu())
-        return kernel is not None and not kernel.is_searched
+        return proof_kernel_of(self._model.robot, target.link, Lanes.on_cpu()) is not None
 
     def data_key(self) -> tuple[object, ...]:
         """Return the array addresses held by recorded launches; a change requires a new recording."""
@@ -210,6 +210,7 @@ class IslandKernels:
         verification: Verification,
         partition: Partition,
         problem_count: int,
+        choice: SolutionSelection | None = None,  # where several solutions are wanted
     ) -> list[ProofWork]:
         """Return kernels and tasks to prove pose targets out of reach, or blocked by objects."""
         lanes, found = Lanes(1) if self.launches.in_threads else Lanes.on_cpu(), list[ProofWork]()
@@ -232,6 +233,9 @@ class IslandKernels:
                     # other rows move the solutions away from the branches
                     task.starts = int(len(rows) == self._rows.sizes[k])
                     own.append((kernel, task))
+                    if choice is not None and choice.only_branches and kernel.of_solutions is not None:
+                        task.attempt_joint_q, task.spacing = choice.attempts.joint_q, choice.difference.device
+                        own.append((kernel.of_solutions, task))
                 if k in whole and collision is not None and self.checks_collision and collision.has_objects:
                     task = contact_task(collision, robot, objective.link)
                     own += [] if task is None else [(contact_kernel(collision.size), task)]

@@ -19,13 +19,13 @@ import warp as wp
 from ik_service.compiler import Lanes
 from ik_service.compiler.closed_form import Arm, ProofSource, arm_of, nominal_arm
 from ik_service.kernels.kernel_loading import unload_with
-from ik_service.kernels.typed_warp import reference_to
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.solver.arrays.parts import first_place
 from ik_service.solver.compiled.branch_phases import phases_with_branches
 from ik_service.solver.compiled.iteration import cpu_options
 from ik_service.solver.compiled.last_joint_search import phases_with_search
-from ik_service.solver.compiled.proof_task import LIMITS, TOLERANCES, TOOL, WAITS, ProofTask, TaskRef
+from ik_service.solver.compiled.proof_task import WAITS, FirstPhase, ProofTask, TaskRef, is_as_locked, reading_of
+from ik_service.solver.compiled.searched_branches import searched_branches_kernel
 from ik_service.solver.lm.ranking import IMPRECISE
 from ik_service.solver.rows.binding import RowKind
 from ik_service.solver.rows.blocks import Rows
@@ -41,11 +41,19 @@ class ProofKernel:
     kernel: wp.Kernel
     arm: Arm
     is_searched: bool  # whether branches are found by a search over a joint
+    # the chain and lanes of the kernel
+    chain: "_RobotLink"
+    lanes: Lanes
     has_rest: bool = True  # whether phase 1 proves more
 
     def __post_init__(self) -> None:
         """Unload the module when the kernel is not used any more."""
         unload_with(self, self.kernel.module)
+
+    @property
+    def of_solutions(self) -> FirstPhase | None:
+        """The kernel that finds solutions as starts, where the last joint is searched."""
+        return _starts_kernel_of(self.chain, self.lanes) if self.is_searched else None
 
 
 def proof_kernel_of(robot: KinematicRobot, link: str | int, lanes: Lanes) -> ProofKernel | None:
@@ -64,12 +72,25 @@ class _RobotLink:
 
 @lru_cache(KERNELS_MAX)
 def _kernel_of(chain: _RobotLink, lanes: Lanes) -> ProofKernel | None:
+    source = _source_of(chain, lanes)
+    if source is None:
+        return None
+    return ProofKernel(_proof_kernel(source), source.arm.arm, source.is_searched, chain, lanes)
+
+
+@lru_cache(KERNELS_MAX)
+def _starts_kernel_of(chain: _RobotLink, lanes: Lanes) -> FirstPhase:
+    source = _source_of(chain, lanes)
+    assert source is not None  # the robot has proofs
+    found = FirstPhase(searched_branches_kernel(source))
+    unload_with(found, found.kernel.module)
+    return found
+
+
+def _source_of(chain: _RobotLink, lanes: Lanes) -> ProofSource | None:
     arm = arm_of(chain.robot, chain.link)
     nominal = None if arm is None else nominal_arm(arm)
-    if nominal is None:
-        return None
-    source = ProofSource(nominal, lanes)
-    return ProofKernel(_proof_kernel(source), nominal.arm, source.is_searched)
+    return None if nominal is None else ProofSource(nominal, lanes)
 
 
 def provable_targets(rows: Rows, island_rows: Sequence[int], size: int = 6) -> list[int]:
@@ -84,45 +105,16 @@ def provable_targets(rows: Rows, island_rows: Sequence[int], size: int = 6) -> l
 
 
 @typing.no_type_check
-def _proof_kernel(  # noqa: C901  # it counts the branches of the functions inside as its own
+def _proof_kernel(  # it counts the branches of the functions inside as its own
     source: ProofSource,
 ) -> wp.Kernel:
     """Return the kernel of an arm; arguments: the task, a phase, a part of the problems, and the number of parts."""
-    W, JOINTS = source.lanes.width, len(source.arm.arm.dofs)
+    W = source.lanes.width
     Inputs: Any = wp.types.vector(len(source.inputs) * W, wp.float32)
-    InputsRef: Any = reference_to(Inputs)
     options = {"grid_stride": False} if W == 1 else {"module_options": cpu_options()}
     Problems: Any = wp.types.vector(W, int)
+    read_target, read_rest = reading_of(Inputs, W, len(source.arm.arm.dofs))
     begin, prove_rest = (phases_with_search if source.is_searched else phases_with_branches)(source, Inputs)
-
-    @wp.func
-    def read_target(inputs: InputsRef, lane: int, task: TaskRef, p: int):
-        """Give a lane the target of a problem."""
-        for k in range(3):
-            inputs[k * W + lane] = task.positions[p, k]
-        for k in range(4):
-            inputs[(3 + k) * W + lane] = task.orientations_xyzw[p, k]
-
-    @wp.func
-    def read_rest(inputs: InputsRef, lane: int, task: TaskRef, p: int):
-        """Give a lane tool, tolerances and limits of a problem."""
-        tool = task.tool[wp.min(p, task.tool.shape[0] - 1)]
-        for k in range(7):
-            inputs[(TOOL + k) * W + lane] = float(tool[k])
-        for k in range(2):
-            inputs[(TOLERANCES + k) * W + lane] = float(task.tolerances[k])
-        line = wp.min(p, task.limit_lower.shape[0] - 1)
-        for k in range(JOINTS):
-            inputs[(LIMITS + k) * W + lane] = float(task.limit_lower[line, task.dof[k]])
-            inputs[(LIMITS + JOINTS + k) * W + lane] = float(task.limit_upper[line, task.dof[k]])
-
-    @wp.func
-    def is_as_locked(task: TaskRef, p: int):
-        """Return whether the locked joints of a problem have the values of the closed form."""
-        same = bool(True)
-        for k in range(task.held.shape[0]):
-            same = same and task.start_joint_q[p, task.held[k]] == task.held_q[k]
-        return same
 
     @wp.func
     def is_left(task: TaskRef, p: int):

@@ -43,6 +43,9 @@ class ProofTask:
     # of `reach`
     chain: wp.array[wp.float64]  # [4]: point of the first joint in the world, and length from there to the link [m]
     in_threads: int  # 1 with a thread for each problem
+    # of `searched_branches`
+    attempt_joint_q: wp.array2d[wp.float32]  # [problems x seeds, joint_coord_count]: starts of attempts
+    spacing: wp.array[wp.float32]  # [1]: between samples of the last joint of seven [rad]
 
 
 TaskRef: Any = reference_to(ProofTask)
@@ -66,3 +69,40 @@ def number_at(Numbers: Any) -> Any:
     def at(numbers: NumbersRef, place: int) -> Number: ...
 
     return at
+
+
+@typing.no_type_check
+def reading_of(Inputs: Any, W: int, JOINTS: int) -> tuple[Any, Any]:
+    """Return the functions (inputs, lane, task, problem) that give a lane the target, and all else but the target."""
+    InputsRef: Any = reference_to(Inputs)
+
+    @wp.func
+    def read_target(inputs: InputsRef, lane: int, task: TaskRef, p: int):
+        for k in range(3):
+            inputs[k * W + lane] = task.positions[p, k]
+        for k in range(4):
+            inputs[(3 + k) * W + lane] = task.orientations_xyzw[p, k]
+
+    @wp.func
+    def read_rest(inputs: InputsRef, lane: int, task: TaskRef, p: int):
+        tool = task.tool[wp.min(p, task.tool.shape[0] - 1)]
+        for k in range(7):
+            inputs[(TOOL + k) * W + lane] = float(tool[k])
+        for k in range(2):
+            inputs[(TOLERANCES + k) * W + lane] = float(task.tolerances[k])
+        line = wp.min(p, task.limit_lower.shape[0] - 1)
+        for k in range(JOINTS):
+            inputs[(LIMITS + k) * W + lane] = float(task.limit_lower[line, task.dof[k]])
+            inputs[(LIMITS + JOINTS + k) * W + lane] = float(task.limit_upper[line, task.dof[k]])
+
+    return read_target, read_rest
+
+
+@wp.func
+@typing.no_type_check
+def is_as_locked(task: TaskRef, p: int):
+    """Return whether the locked joints of a problem have the values of the closed form."""
+    same = bool(True)
+    for k in range(task.held.shape[0]):
+        same = same and task.start_joint_q[p, task.held[k]] == task.held_q[k]
+    return same

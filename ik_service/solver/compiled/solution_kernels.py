@@ -19,7 +19,7 @@ from ik_service.solver.compiled.solution_ranking import (
     note_solutions,
     value_left,
 )
-from ik_service.solver.lm.codes import SEEDS
+from ik_service.solver.lm.codes import HAS_START, SEEDS
 from ik_service.solver.lm.ranking import IMPRECISE, IN_CONTACT, UNRANKED, seed_of, value_rank
 
 SEEDS_WITHOUT_NEW = wp.constant(64)  # in a row without a new solution end a search
@@ -183,7 +183,8 @@ def choose_branches(
     count = int(0)
     for s in range(tries.made[p]):
         turn_towards_start(turns, settings, tries.start_joint_q, p, tries.attempts.joint_q, row + s)
-    finished = has_all_branches(tries, searches, p, 0, settings[SEEDS])
+    in_rows = searches.row_starts[p, 0] > 0
+    finished = in_rows or has_all_branches(tries, searches, p, 0, settings[SEEDS])
     s = int(0)
     while s < tries.made[p] and finished:
         rank = tries.attempts.rank[row + s, 0]
@@ -192,7 +193,7 @@ def choose_branches(
                 if is_distinct(tries, p, line, 0, settings[SEEDS], s, count, difference[0]):
                     tries.chosen[p, 0, count] = s
                     count += 1
-        elif rank < IN_CONTACT:
+        elif rank < IN_CONTACT and not in_rows:
             finished = bool(False)  # an imprecise success: not ranked by the seed alone
         s += 1
     proven = searches.proof[p, 0] > 0
@@ -363,10 +364,13 @@ def begin_round(
                 elif first == 0 and (only_branches == 1 or end < settings[SEEDS]):
                     if only_branches == 1 or sole_branches(searches, p, island) > 0:
                         searches.end_seed[p, island] = branches_end  # where these suffice
+                    if searches.row_starts[p, island] > 0:
+                        searches.end_seed[p, island] = searches.row_starts[p, island]
                 tries.made[p] = wp.max(tries.made[p], searches.end_seed[p, island])
     for s in range(made, tries.made[p]):
         row = p * settings[SEEDS] + s
-        for c in range(tries.kind.shape[0]):
-            tries.attempts.joint_q[row, c] = tries.start_joint_q[p, c]
+        if s < settings[HAS_START] or s >= searches.row_starts[p, 0]:
+            for c in range(tries.kind.shape[0]):
+                tries.attempts.joint_q[row, c] = tries.start_joint_q[p, c]
         for island in range(tries.attempts.rank.shape[1]):
             tries.attempts.rank[row, island] = UNRANKED

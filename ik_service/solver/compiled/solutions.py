@@ -74,7 +74,8 @@ class SolutionSelection:
         # whether further seeds may lead to further solutions, [capacity]
         self.unfinished = HostDeviceArray((capacity,), wp.int32, device)
         self._order = HostDeviceArray((2,), wp.int32, device, per_problem=False)
-        self._difference = HostDeviceArray((1,), wp.float32, device, per_problem=False)
+        # least difference of two solutions, [1]
+        self.difference = HostDeviceArray((1,), wp.float32, device, per_problem=False)
         self._made = wp.zeros(capacity, dtype=wp.int32, device=device)
         self._least = wp.zeros((capacity, trees), dtype=wp.int64, device=device)
         self._value = wp.zeros((capacity * seeds, trees), dtype=wp.float32, device=device)
@@ -100,7 +101,7 @@ class SolutionSelection:
     def set_order(self, best_of: str | None, difference: float) -> None:
         """Set the order of choice and the least difference of two solutions [m or rad], before the launches run."""
         self._order.host[:] = ORDERS[best_of], self.solutions
-        self._difference.host[:] = difference
+        self.difference.host[:] = difference
 
     def measure_from(self, start: NDArray[Any] | None, count: int) -> None:
         """Set the reference configurations for changes of joints, before the launches run."""
@@ -125,9 +126,9 @@ class SolutionSelection:
         # Attempts begin at their problems' starts: joints without rows stay there
         problems = self._problems
         tries, further = self._tries(partition), [self._found, self._newest, problems.searches]
-        order = [self._order.device, self._difference.device]
+        order = [self._order.device, self.difference.device]
         only_branches = int(self.only_branches)
-        steps = [PartLaunches([self._order.push, self._difference.push])]
+        steps = [PartLaunches([self._order.push, self.difference.push])]
         for first in range(0, self.seeds, size):
             inputs = [problems.settings, part, parts, first, size, only_branches, *order, tries]
             inputs += [partition.device_nisland, *further]
@@ -139,7 +140,7 @@ class SolutionSelection:
         which, tries = [self._problems.settings, part, parts], self._tries(partition)
         take = self._record(take_solution, [*which, self._first, *self._of_solutions(partition, tries)])
         results = self.solution_count, self.branch, self.complete
-        outputs = [self._difference.device, self._problems.searches, self._found, *(one.device for one in results)]
+        outputs = [self.difference.device, self._problems.searches, self._found, *(one.device for one in results)]
         if self.only_branches:
             inputs = [*which, self._problems.turns, tries, *outputs, self.unfinished.device]
             choose = self._record(choose_branches, inputs)
@@ -148,7 +149,7 @@ class SolutionSelection:
         begin = self._record(begin_choice, [*which, *islands])
         turn = self._record(turn_attempts, [*which, lanes, self._problems.turns, *islands], lanes)
         given = [*which, lanes, *islands]
-        order = [self._order.device, self._difference.device]
+        order = [self._order.device, self.difference.device]
         size = 1 if lanes > 1 else self.solutions
         firsts = range(0, self.solutions, size)
         choices = [self._record(choose_next, [*given, k, k + size, *order], lanes) for k in firsts]

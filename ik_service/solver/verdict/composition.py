@@ -4,7 +4,7 @@ import typing
 
 import warp as wp
 
-from ik_service.solver.arrays.branch_starts import branch_of_seed
+from ik_service.solver.arrays.branch_starts import branch_of_seed, starts_in_rows
 from ik_service.solver.arrays.parts import SOLVE_IO, first_problem
 from ik_service.solver.arrays.problem_arrays import BestAttempts, Searches
 from ik_service.solver.lm.codes import (
@@ -12,6 +12,7 @@ from ik_service.solver.lm.codes import (
     BLOCKED_BY_LIMITS,
     CONVERGED,
     DEADLINE,
+    HAS_START,
     INVALID,
     LOOP_OPEN,
     NO_TARGET,
@@ -65,10 +66,11 @@ def final_status(status: int, met: int, success: bool, proof: int):
 
 @wp.func
 @typing.no_type_check
-def told_seed(best: BestAttempts, searches: Searches, p: int, island: int):
+def told_seed(settings: wp.array[wp.int32], best: BestAttempts, searches: Searches, p: int, island: int):
     """Return the seed of an answer; -1 for a branch in closed form."""
     seed = best.seed[p, island]
-    if best.rank[p, island] < UNRANKED and branch_of_seed(searches, p, island, seed) >= 0:
+    in_row = seed >= settings[HAS_START] and seed < starts_in_rows(searches, p, island)
+    if best.rank[p, island] < UNRANKED and (in_row or branch_of_seed(searches, p, island, seed) >= 0):
         seed = -1
     return seed
 
@@ -162,7 +164,7 @@ def compose_islands(
             untroubled = False
             result = status
         proven = wp.max(proven, proof)
-        chosen = told_seed(best, searches, p, island)
+        chosen = told_seed(settings, best, searches, p, island)
         island_seed_out[p, island] = chosen
         island_iterations_out[p, island] = best.iterations[p, island]
         island_cost_out[p, island] = best.cost[p, island]
