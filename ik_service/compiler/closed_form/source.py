@@ -88,6 +88,17 @@ class ProofSource:
         numbers = [value for branch in self.branches for value in self._proofs.numbers(branch)]
         return self._text(self._proofs.intervals, numbers)
 
+    def every_branch_text(self) -> str:
+        """Write the body of `int every_branch(Inputs& inputs, Found& found, Bits& bits)`, of a searched last joint.
+
+        The numbers are those of `branches_text`, of all branches; bits `b` are the lanes with a proof for branch b.
+        """
+        proofs = self._proofs
+        numbers = [value for branch in proofs.branches for value in proofs.numbers(branch)]
+        return self._text(
+            proofs.intervals, numbers, proofs.expressions(*(branch.refused for branch in proofs.branches))
+        )
+
     def mismatches_text(self, near: float) -> str:
         """Write the body of `int mismatches(Inputs& inputs, Values& found, Bits& bits)` for angles of the last joint.
 

@@ -177,8 +177,8 @@ class SolveOptions(Envelope):
     )
     solutions: SolutionCount = Field(
         default=1,
-        description="Distinct solutions looked for per problem; `all` is for up to 16. Arms with branches in closed "
-        "form begin with these; otherwise, above 1, all starts are tried. See `include`.",
+        description="Distinct solutions looked for per problem; `all` is for up to 16. Arms with a closed form "
+        "give their branches, or with seven joints samples; otherwise many starts are tried. See `include`.",
     )
     solution_difference: float = Field(
         default=_DEFAULTS.solution_difference,

@@ -25,7 +25,7 @@ from ik_service.solver.arrays.parts import SOLVE_EXTRAS, SOLVE_IO, first_problem
 from ik_service.solver.arrays.problem_arrays import BestAttempts, Problems, Searches, SolveSettings, mark_deadline
 from ik_service.solver.compiled.island_kernels import IslandKernels
 from ik_service.solver.compiled.island_launches import launches_on
-from ik_service.solver.compiled.proof_kernel import sole_arm
+from ik_service.solver.compiled.proof_kernel import ProofKernel, sole_arm
 from ik_service.solver.compiled.solutions import ROUND_SEEDS, SolutionSelection
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.lm.codes import BRANCHED_SAMPLERS, MAX_ITERATIONS, NO_TARGET, STOP
@@ -128,7 +128,13 @@ class CompiledEngine:
         options, limits = settings.options, work.problems.limits
         key = (
             self._choice,
-            *(settings.runs_all_seeds, options.best_of is None, settings.float64_finish, options.deadline_s is None),
+            *(
+                settings.runs_all_seeds,
+                options.solutions == "all",
+                options.best_of is None,
+                settings.float64_finish,
+                options.deadline_s is None,
+            ),
             *(work.copies, work.verification.collision is None),
             *(size, version, given, self.kernels.data_key() if self._others else (), limits),
             *(weights.is_common, weights.pattern),
@@ -264,6 +270,10 @@ class CompiledEngine:
             whole = settings.only_branches or settings.options.best_of is not None or bool(self._model.device.is_cuda)
             rounds = partial(choice.record_rounds, partition, found[-1], settings.seeds if whole else ROUND_SEEDS)
             found = [*found[:-1], rounds, partial(choice.record_choice, partition)]
+            if choice.only_branches and settings.options.solutions == "all":
+                arms = [(one, task) for one, task in proofs if isinstance(one, ProofKernel)]
+                sets = [(one.of_complete_sets, task) for one, task in arms if one.of_complete_sets is not None]
+                found.append(partial(launches.record_proofs, sets, 0))
         if is_timed:
             found.append(partial(_record_between, _mark_stopped, problems))
         settle = [] if choice is not None else self.kernels.settle_tasks(*of_problems)

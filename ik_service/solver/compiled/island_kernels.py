@@ -234,7 +234,7 @@ class IslandKernels:
                     task.starts = int(len(rows) == self._rows.sizes[k])
                     own.append((kernel, task))
                     if choice is not None and choice.only_branches and kernel.of_solutions is not None:
-                        task.attempt_joint_q, task.spacing = choice.attempts.joint_q, choice.difference.device
+                        choice.describe(task)
                         own.append((kernel.of_solutions, task))
                 if k in whole and collision is not None and self.checks_collision and collision.has_objects:
                     task = contact_task(collision, robot, objective.link)

@@ -8,7 +8,7 @@ attempts are kept (several solutions), and on a GPU, with a thread for each prob
 """
 
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -21,7 +21,9 @@ from ik_service.compiler.closed_form import Arm, ProofSource, arm_of, nominal_ar
 from ik_service.kernels.kernel_loading import unload_with
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.solver.arrays.parts import first_place
+from ik_service.solver.arrays.problem_arrays import ARM_JOINTS
 from ik_service.solver.compiled.branch_phases import phases_with_branches
+from ik_service.solver.compiled.complete_sets import complete_sets_kernel
 from ik_service.solver.compiled.iteration import cpu_options
 from ik_service.solver.compiled.last_joint_search import phases_with_search
 from ik_service.solver.compiled.proof_task import WAITS, FirstPhase, ProofTask, TaskRef, is_as_locked, reading_of
@@ -53,7 +55,13 @@ class ProofKernel:
     @property
     def of_solutions(self) -> FirstPhase | None:
         """The kernel that finds solutions as starts, where the last joint is searched."""
-        return _starts_kernel_of(self.chain, self.lanes) if self.is_searched else None
+        return _kernel_of_sets(self.chain, self.lanes, searched_branches_kernel) if self.is_searched else None
+
+    @property
+    def of_complete_sets(self) -> FirstPhase | None:
+        """The kernel that proves a set of these solutions complete, for six joints."""
+        is_finite = self.is_searched and len(self.arm.dofs) == ARM_JOINTS
+        return _kernel_of_sets(self.chain, self.lanes, complete_sets_kernel) if is_finite else None
 
 
 def proof_kernel_of(robot: KinematicRobot, link: str | int, lanes: Lanes) -> ProofKernel | None:
@@ -79,10 +87,10 @@ def _kernel_of(chain: _RobotLink, lanes: Lanes) -> ProofKernel | None:
 
 
 @lru_cache(KERNELS_MAX)
-def _starts_kernel_of(chain: _RobotLink, lanes: Lanes) -> FirstPhase:
+def _kernel_of_sets(chain: _RobotLink, lanes: Lanes, make: Callable[[ProofSource], wp.Kernel]) -> FirstPhase:
     source = _source_of(chain, lanes)
     assert source is not None  # the robot has proofs
-    found = FirstPhase(searched_branches_kernel(source))
+    found = FirstPhase(make(source))
     unload_with(found, found.kernel.module)
     return found
 

@@ -45,7 +45,11 @@ class ProofTask:
     in_threads: int  # 1 with a thread for each problem
     # of `searched_branches`
     attempt_joint_q: wp.array2d[wp.float32]  # [problems x seeds, joint_coord_count]: starts of attempts
-    spacing: wp.array[wp.float32]  # [1]: between samples of the last joint of seven [rad]
+    spacing: wp.array[wp.float32]  # [1]: least difference of two solutions [rad]
+    # of `complete_sets`
+    chosen: wp.array3d[wp.int32]  # [problems, trees, solutions]: seeds of the solutions
+    solution_count: wp.array[wp.int32]  # [problems]
+    complete: wp.array[wp.int32]  # [problems]: 1 if there are no other solutions
 
 
 TaskRef: Any = reference_to(ProofTask)
@@ -106,3 +110,21 @@ def is_as_locked(task: TaskRef, p: int):
     for k in range(task.held.shape[0]):
         same = same and task.start_joint_q[p, task.held[k]] == task.held_q[k]
     return same
+
+
+@typing.no_type_check
+def range_of_last(Inputs: Any, W: int, JOINTS: int) -> Any:
+    """Return the function (inputs) -> lower end and width of the last joint's range, at most a whole turn."""
+    InputsRef: Any = reference_to(Inputs)
+    at = number_at(Inputs)
+
+    @wp.func
+    def range_of(inputs: InputsRef):
+        lower = at(inputs, (LIMITS + JOINTS - 1) * W)
+        upper = at(inputs, (LIMITS + 2 * JOINTS - 1) * W)
+        if not (upper - lower < 2.0 * wp.PI):
+            lower = -wp.PI
+            upper = wp.PI
+        return wp.vec2(lower, upper - lower)
+
+    return range_of

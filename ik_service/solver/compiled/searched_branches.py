@@ -20,11 +20,11 @@ from ik_service.solver.arrays.parts import first_place
 from ik_service.solver.compiled.iteration import cpu_options
 from ik_service.solver.compiled.proof_task import (
     FIRST_ANGLE,
-    LIMITS,
     ProofTask,
     TaskRef,
     is_as_locked,
     number_at,
+    range_of_last,
     reading_of,
 )
 from ik_service.solver.lm.codes import HAS_START, SEEDS
@@ -42,7 +42,7 @@ START_MISMATCH = wp.constant(0.05)  # of a start, at most [rad]
 BEYOND_MAX = wp.constant(0.02)  # starts beyond the limits by no more may lead to solutions within tolerances [rad]
 PACKET_BITS = 4
 PACKETS_MAX = 1 << PACKET_BITS  # of samples of the last of seven joints
-LEAST_SPACING = wp.constant(1.0e-3)  # of these samples [rad]
+FINEST_SAMPLES = wp.constant(1.0e-3)  # least spacing of these samples [rad]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class _Parts:
     Bits: Any
     solutions: Any  # finds the branches of all lanes
     keep: Any  # keeps a branch of a lane as a start
-    range_of_last: Any  # returns the range of the last joint
+    range_of: Any  # returns the range of the last joint
 
 
 @typing.no_type_check
@@ -75,7 +75,7 @@ def searched_branches_kernel(  # noqa: C901  # it counts the branches of the fun
     FoundRef: Any = reference_to(Found)
     BitsRef: Any = reference_to(Bits)
     BestRef: Any = reference_to(Best)
-    at, of_found = number_at(Inputs), number_at(Found)
+    of_found = number_at(Found)
     read_target, read_rest = reading_of(Inputs, W, JOINTS)
 
     @wp.func_native(source.solutions_text())
@@ -121,17 +121,7 @@ def searched_branches_kernel(  # noqa: C901  # it counts the branches of the fun
                 task.attempt_joint_q[row, c] = value
         return count + 1
 
-    @wp.func
-    def range_of_last(inputs: InputsRef):
-        """Return lower end and width of the range of the last joint, a whole turn without narrower limits."""
-        lower = at(inputs, (LIMITS + JOINTS - 1) * W)
-        upper = at(inputs, (LIMITS + 2 * JOINTS - 1) * W)
-        if not (upper - lower < 2.0 * wp.PI):
-            lower = -wp.PI
-            upper = wp.PI
-        return wp.vec2(lower, upper - lower)
-
-    own = _Parts(W, BRANCHES, OUTPUTS, Inputs, Found, Bits, solutions, keep, range_of_last)
+    own = _Parts(W, BRANCHES, OUTPUTS, Inputs, Found, Bits, solutions, keep, range_of_last(Inputs, W, JOINTS))
     starts_of = _samples(own) if JOINTS == 7 else _roots(own, source.mismatches_text(TOUCHING))
 
     @wp.kernel(module="unique", enable_backward=False, module_options=cpu_options())
@@ -163,7 +153,7 @@ def searched_branches_kernel(  # noqa: C901  # it counts the branches of the fun
 def _samples(own: _Parts) -> Any:
     """Return the function (inputs, task, problem, attempts before) -> attempts with starts, of seven joints."""
     Inputs, Found, Bits, W, BRANCHES = own.Inputs, own.Found, own.Bits, own.width, own.branches
-    solutions, keep, range_of_last = own.solutions, own.keep, own.range_of_last
+    solutions, keep, range_of = own.solutions, own.keep, own.range_of
     InputsRef: Any = reference_to(Inputs)
     LAST = Inputs._length_ // W - 3
 
@@ -172,8 +162,8 @@ def _samples(own: _Parts) -> Any:
         found = Found()
         bits = Bits()
         best = wp.vec2()
-        angles = range_of_last(inputs)
-        wanted = 2.0 * angles[1] / (wp.max(task.spacing[0], LEAST_SPACING) * float(W))
+        angles = range_of(inputs)
+        wanted = 2.0 * angles[1] / (wp.max(task.spacing[0], FINEST_SAMPLES) * float(W))
         packets = int(wp.clamp(wp.ceil(wanted), 1.0, float(PACKETS_MAX)))
         count = int(first)
         packet = int(0)
@@ -203,7 +193,7 @@ def _roots(  # noqa: C901  # it counts the branches of the functions inside as i
 ) -> Any:
     """Return the function (inputs, task, problem, attempts before) -> attempts with starts, of six joints."""
     Inputs, Found, Bits, W, BRANCHES = own.Inputs, own.Found, own.Bits, own.width, own.branches
-    solutions, keep, range_of_last, OUTPUTS = own.solutions, own.keep, own.range_of_last, own.outputs
+    solutions, keep, range_of, OUTPUTS = own.solutions, own.keep, own.range_of, own.outputs
     Values: Any = wp.types.vector(BRANCHES * W, wp.float32)
     Last: Any = wp.types.vector(2 * BRANCHES, wp.float32)
     Roots: Any = wp.types.vector(NUMBERS * ROOTS_MAX, wp.float32)
@@ -348,7 +338,7 @@ def _roots(  # noqa: C901  # it counts the branches of the functions inside as i
         bits = Bits()
         best = wp.vec2()
         roots = Roots()
-        angles = range_of_last(inputs)
+        angles = range_of(inputs)
         width = angles[1] / float(SAMPLES - 1)
         total = find_roots(inputs, roots, angles[0], width)
         step = int(0)

@@ -114,6 +114,11 @@ class SolutionSelection:
             return
         self._given.push(count)
 
+    def describe(self, task: Any) -> None:
+        """Give the task of an arm's proofs the arrays of its solutions."""
+        task.attempt_joint_q, task.spacing, task.chosen = self.attempts.joint_q, self.difference.device, self._chosen
+        task.solution_count, task.complete = self.solution_count.device, self.complete.device
+
     def record_rounds(
         self,
         partition: Partition,

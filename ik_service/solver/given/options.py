@@ -65,10 +65,10 @@ class SolverOptions:
             of the first seed: the minimum reached from `initial_joint_q`.
         want: "success" asks only whether a target is within reach, and for the configuration if it is: a target that is
             proven out of reach before the first attempt gets none. Its `joint_q` is then the start, its cost NaN.
-        solutions: Distinct solutions per problem; with more than 1, seeds are run until this number is found or 64 in a
-            row bring no new solution, and with `best_of` all. "all" is for up to ALL_SOLUTIONS. An arm with branches in
-            closed form begins with these, and ends where they are known to be all: see `complete` of a result. Without
-            targets, a solution is an attempt of cost zero, or otherwise one at a minimum; the least cost comes first.
+        solutions: Distinct solutions per problem; "all" is for up to ALL_SOLUTIONS. An arm with a closed form gives its
+            branches, with seven joints samples, see `complete` of a result. Otherwise seeds are run until this number
+            is found or 64 in a row bring no new solution, and with `best_of` all. Without targets, a solution is an
+            attempt of cost zero, or otherwise one at a minimum; the least cost comes first.
         solution_difference: Two solutions are distinct if some joint, angles taken modulo a turn, differs by more than
             this [m or rad].
         precision: "float64" finishes in double precision, to about 1e-9 m and in up to four times as many iterations,

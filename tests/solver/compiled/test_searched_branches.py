@@ -23,7 +23,6 @@ def test_every_configuration_is_among_all_solutions_of_its_pose():
     result = IKSolver(robot, [link]).solve(*poses, options=ALL)
     assert (np.nanmin(apart(result.solutions, joint_q[:, None]), axis=1) < 0.02).mean() > 0.99
     assert result.success.all()
-    assert not result.complete.any()
     assert (result.branch == -1).all()
     assert (result.seed_index == -1).all()
 
@@ -41,6 +40,21 @@ def test_six_joints_have_the_solutions_that_other_starts_find():
     distance = np.nanmin(apart(result.solutions[problem], exact.joint_q[:, None]), axis=1)
     assert is_exact.sum() > COUNT
     assert (distance[is_exact] < 0.02).mean() > 0.995
+    in_complete = is_exact & result.complete[problem]
+    assert in_complete.sum() > 0.5 * is_exact.sum()
+    assert (distance[in_complete] < 0.02).all()
+    assert not drawn.complete.any()
+
+
+def test_a_set_with_fewer_solutions_than_there_are_is_not_complete():
+    robot, link, _, poses = reached("searched", np.random.default_rng(2))
+    solver = IKSolver(robot, [link])
+    every = solver.solve(*poses, options={**ALL, "solution_difference": 0.1})
+    limited = solver.solve(*poses, options={**ALL, "max_iterations": 1, "position_tolerance": 1e-7})
+    assert every.complete.mean() > 0.8
+    assert (limited.solution_count < every.solution_count).any()
+    assert not (limited.complete & (limited.solution_count < every.solution_count)).any()
+    assert not solver.solve(*poses, options={**ALL, "solutions": 16}).complete.any()
 
 
 @pytest.mark.evidence_cases("seven")
