@@ -23,7 +23,6 @@ from ik_service.solver.arrays.problem_arrays import SolveSettings
 from ik_service.solver.compiled import island_launches
 from ik_service.solver.compiled.engine import CompiledEngine, LoopClosing
 from ik_service.solver.compiled.island_kernels import why_uncovered
-from ik_service.solver.compiled.solutions import ROUND_SEEDS
 from ik_service.solver.construction import SolverSetup
 from ik_service.solver.deadline import stopped_after, with_time_left
 from ik_service.solver.given.batch import Batch
@@ -132,8 +131,8 @@ class SolverCore:
         if self.robot.constraint_names:
             options = self._closing(options)
         has_several = judged is None and options.solutions != 1
-        if has_several and isinstance(self.engine, CompiledEngine) and self.engine.begins_with_branches(options):
-            return self._solve_from_branches(head, batch, options)
+        if has_several and isinstance(self.engine, CompiledEngine) and (seeds := self.engine.branch_seeds(options)):
+            return self._solve_from_branches(head, batch, options, seeds)
         done = self.run(batch, options, guess=guess)
         if done is None:
             return None
@@ -142,10 +141,12 @@ class SolverCore:
                 self.work.verify_given(judged, done[0])
         return collect_result(head, self.work, *done)
 
-    def _solve_from_branches(self, head: ResultHead, batch: Batch, options: SolverOptions) -> IKResult | None:
+    def _solve_from_branches(
+        self, head: ResultHead, batch: Batch, options: SolverOptions, seeds: int
+    ) -> IKResult | None:
         """Find several solutions from the branches of an arm; then by seeds for problems that may have others."""
         began = time.monotonic()
-        done = self.run(batch, options, only_branches=True)
+        done = self.run(batch, options, branch_seeds=seeds)
         if done is None:
             return None
         result = replace(collect_result(head, self.work, *done), seeds=options.search_seeds)
@@ -170,14 +171,14 @@ class SolverCore:
         return replace(options, precision="float64")
 
     def _settings(
-        self, count: int, options: SolverOptions, worlds: CheckedWorlds | None, *, only_branches: bool = False
+        self, count: int, options: SolverOptions, worlds: CheckedWorlds | None, *, branch_seeds: int = 0
     ) -> SolveSettings:
         """Return the settings of a solve: the last ones if nothing has changed."""
-        asked = count, options, worlds is not None, only_branches
+        asked = count, options, worlds is not None, branch_seeds
         if self._last is None or asked != self._asked:
             self._last = self.engine.settings(count, options, checks_collision=worlds is not None)
-            if only_branches:
-                self._last = self._last._replace(seeds=max(ROUND_SEEDS, options.solution_count), only_branches=True)
+            if branch_seeds:
+                self._last = self._last._replace(seeds=branch_seeds, only_branches=True)
             self._asked = asked
         return self._last
 
@@ -188,13 +189,13 @@ class SolverCore:
         *,
         guess: NDArray[Any] | None = None,
         verdict: bool = True,
-        only_branches: bool = False,
+        branch_seeds: int = 0,
     ) -> tuple[PreparedSolve, SolveSettings] | None:
         """Run a solve and leave its answers in the workspace; None where a number is faulty."""
         # `guess` [problems, joint_coord_count] is seed 0 where no start is given. Attempts of single islands are always
         # checked for contact; with `verdict` the whole answers are, too.
         start, limits = batch.start, batch.limits
-        settings = self._settings(batch.problem_count, options, batch.worlds, only_branches=only_branches)
+        settings = self._settings(batch.problem_count, options, batch.worlds, branch_seeds=branch_seeds)
         with self._kernels:
             with DEVICE_LOCK:
                 work = self._fitted_workspace(settings, batch.enabled, batch.worlds, verdict=verdict)

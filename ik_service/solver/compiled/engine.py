@@ -83,10 +83,15 @@ class CompiledEngine:
             settings.require_numbers()
         return settings
 
-    def begins_with_branches(self, options: SolverOptions) -> bool:
-        """Return whether several solutions are found in two solves: from the branches of an arm, then by seeds."""
+    def branch_seeds(self, options: SolverOptions) -> int:
+        """Return the number of attempts from the branches of an arm for several solutions; 0 for none."""
+        arm, wanted = self.kernels.sole_arm, options.solution_count
         in_seed_order = options.best_of is None and options.sampler in BRANCHED_SAMPLERS
-        return in_seed_order and options.search_seeds > ROUND_SEEDS and self.kernels.has_sole_arm
+        if arm is None or not in_seed_order or options.search_seeds <= ROUND_SEEDS:
+            return 0
+        if arm.is_searched:  # six joints have some starts that lead to no solution, or to one found before
+            return max(wanted, ROUND_SEEDS) if arm.of_complete_sets is None else wanted + ROUND_SEEDS
+        return ROUND_SEEDS
 
     def use_layout(self) -> None:
         """Bind the new arrays of the problems, after these have been replaced."""

@@ -46,7 +46,7 @@ from ik_service.solver.compiled.island_launches import (
     launches_on,
 )
 from ik_service.solver.compiled.island_task import IslandTask, island_constants
-from ik_service.solver.compiled.proof_kernel import proof_kernel_of, proof_task, provable_targets
+from ik_service.solver.compiled.proof_kernel import ProofKernel, proof_kernel_of, proof_task, provable_targets
 from ik_service.solver.compiled.reach import REACH_KERNEL, reach_task
 from ik_service.solver.compiled.solutions import SolutionSelection
 from ik_service.solver.compiled.tool_contact import contact_kernel, contact_task
@@ -139,14 +139,14 @@ class IslandKernels:
         return IslandKernels(self._layout, ThreadLaunches(), hard_limits=self._hard_limits, collision=data)
 
     @cached_property
-    def has_sole_arm(self) -> bool:
-        """Return whether the only rows are one whole pose of an arm with a closed form, on a CPU."""
+    def sole_arm(self) -> ProofKernel | None:
+        """The kernel of the arm if the only rows are one whole pose of an arm with a closed form, on a CPU."""
         if self.launches.in_threads or len(self._rows.objectives) != 1:
-            return False
+            return None
         if not provable_targets(self._rows, range(self._rows.count)):
-            return False
+            return None
         target: Any = self._rows.objectives[0]
-        return proof_kernel_of(self._model.robot, target.link, Lanes.on_cpu()) is not None
+        return proof_kernel_of(self._model.robot, target.link, Lanes.on_cpu())
 
     def data_key(self) -> tuple[object, ...]:
         """Return the array addresses held by recorded launches; a change requires a new recording."""
