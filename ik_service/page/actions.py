@@ -20,13 +20,14 @@ START_ACTIONS = (SOLVE_ACTIONS - {"again", "drag", "rest", "step"}) | {"grab"}
 """Those that begin a drag, or a solve that is no part of one."""
 TOUCH_ACTIONS = frozenset(("again", "branch", "collision", "loops", "obstacle"))  # those after which no arm is frozen
 PATH_ACTIONS = frozenset(("clear", "follow", "play"))
-ASIDE_ACTIONS = PATH_ACTIONS | {"click", "file", "random", "slice", "solutions"}
+ASIDE_ACTIONS = PATH_ACTIONS | {"click", "file", "held", "random", "slice", "solutions"}
 """Those that leave the robot as it is where they fail."""
+QUESTION_ACTIONS = frozenset(("follow", "random", "solutions"))  # questions besides the solve of the targets
 VIEW_ACTIONS = frozenset(
     ("axes", "dark", "grab", "islands", "picks", "ranges", "refresh", "release", "spheres", "start", "upload")
 )
 """Those that change what is seen alone."""
-QUIET_ACTIONS = frozenset(("grab", "play", "refresh", "release", "slice"))
+QUIET_ACTIONS = frozenset(("grab", "held", "play", "refresh", "release", "slice"))
 """Those after which it is still said why there was no answer."""
 
 
@@ -39,7 +40,7 @@ class ActionQueue:
 
     def __init__(self, wake: Callable[[], None], tell: Callable[[], bool]) -> None:
         self._wake, self._tell, self._lock = wake, tell, threading.Lock()
-        self._pending, self._ordered = dict[str, Any](), set[str]()
+        self._pending, self._held, self._ordered = dict[str, Any](), dict[str, Any](), set[str]()  # held: asked again
         self._added, self._taken = dict[str, float](), dict[str, float]()  # times at which the actions were added
         self._is_watched = False
 
@@ -75,9 +76,20 @@ class ActionQueue:
         """Return all pending actions; they count as awaited until `finish`."""
         with self._lock:
             pending, self._pending = self._pending, {}
-            self._taken, self._added = self._added, {}
+            if pending.keys() - VIEW_ACTIONS:
+                pending, self._held = {**self._held, **pending}, {}
+            self._taken = {a: self._added.pop(a, time.monotonic()) for a in pending.keys() - VIEW_ACTIONS}
         self._ordered -= pending.keys()
         return pending
+
+    def retry(self, *, is_awaited: bool) -> None:
+        """Repeat taken questions with the next action, at most `AGAIN_S` later; `is_awaited`: the wait goes on."""
+        with self._lock:
+            self._held = {"again": None, **dict.fromkeys(self._taken.keys() & QUESTION_ACTIONS)}
+            if is_awaited:
+                first = min(self._taken.values(), default=time.monotonic())
+                self._added = {**dict.fromkeys(self._held, first), **self._added}
+        self.add_later(AGAIN_S, "held")
 
     def finish(self) -> None:
         """End the wait for all taken actions."""

@@ -36,6 +36,7 @@ PICK = (
     "Untick other targets that leave it no freedom."
 )
 START = "Where the last drag or solve began, faint."
+SPHERES = "The spheres of the collision model; the closest two links in red."
 RANGES = "An arc from limit to limit of each joint that turns, with a line at its angle."
 HERE, NO_OTHER = "this one", "no other was found"
 
@@ -43,8 +44,7 @@ HERE, NO_OTHER = "this one", "no other was found"
 class Panel:
     """The panel, with the names of the robots; `posed` is the shown robot.
 
-    `enqueue` is called on the event loop with an action and its value, and may not block. An existing status text
-    becomes the status text of the panel.
+    `enqueue` is called on the event loop with an action and its value, and may not block. `status` is the status text.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class Panel:
         enqueue: Callable[[str, Any], None],
         *,
         is_dark: bool,
-        status: viser.GuiHtmlHandle | None = None,
+        status: viser.GuiHtmlHandle,
     ) -> None:
         self._gui, self._enqueue, robot = gui, enqueue, posed.robot
-        self.status, self._buttons = status or gui.add_html(""), dict[str, tuple[viser.GuiButtonHandle, bool]]()
+        self.status, self._buttons = status, dict[str, tuple[viser.GuiButtonHandle, bool]]()
         self.robot = self._input("robot", gui.add_dropdown("Robot", list(names), initial_value=posed.name))
         hint = "At most 1 MB; its meshes are not read. It stays on this page, and is not listed to others."
         self._input("upload", gui.add_upload_button("Show my URDF", color="gray", hint=hint, mime_type=".urdf,.xml"))
@@ -102,9 +102,9 @@ class Panel:
         if robot.collision_model is not None:
             with tabs.add_tab("Collision"):
                 self.collision = self._input(
-                    "collision", gui.add_checkbox("Avoid contact, where targets allow it", True)
+                    "collision", gui.add_checkbox("Avoid contact", True, hint="Where the targets allow it.")
                 )
-                self.spheres = self._input("spheres", gui.add_checkbox("Show spheres and what is closest", False))
+                self.spheres = self._input("spheres", gui.add_checkbox("Show spheres", False, hint=SPHERES))
                 self.obstacle = self._input("obstacle", gui.add_dropdown("Obstacle", list(OBSTACLES)))
                 self.obstacle_size = self._input("obstacle", gui.add_slider("Size [mm]", 20.0, 600.0, 10.0, 150.0))
         with tabs.add_tab("Request"):
@@ -164,6 +164,7 @@ class Panel:
             self.random.content = ""
         if "follow" in actions:
             self.path.content = ""
+            self._remove_plot()
 
     def _input(self, action: str, handle: Any, value_of: Callable[[Any], Any] = lambda value: value) -> Any:
         """Act when the visitor, and not the page, has changed a value; return the handle."""
@@ -211,9 +212,7 @@ class Panel:
 
     def show_plot(self, posed: PosedRobot, joint_q: Float64Array, dt: float) -> None:
         """Plot joints with sliders along a path [n, joint_coord_count], `dt` [s] apart; of no waypoints, nothing."""
-        if self._plot is not None:
-            self._plot.remove()
-            self._plot = None
+        self._remove_plot()
         if not len(joint_q):
             return
         names = posed.robot.coordinate_names
@@ -230,6 +229,11 @@ class Panel:
                 title="Joints [° or mm] over time [s]",
                 aspect=1.4,
             )
+
+    def _remove_plot(self) -> None:
+        if self._plot is not None:
+            self._plot.remove()
+        self._plot = None
 
     def show_solutions(self, names: Sequence[str], *, is_complete: bool | None = None) -> None:
         """Offer solutions to choose from, by name; say whether they are all, None for no search."""

@@ -22,6 +22,7 @@ from ik_service.robots import RobotModel, builtin_robot_names
 
 BUSY = (429, 503, 504)  # HTTP statuses after which the same request may be answered
 WORKERS = 4
+COMPILING = "Code for this kind of question is being compiled, once. The page goes on when the code is there."
 PATIENCE_S = 30.0  # longest wait for an answer [s]: the first request of a kind waits for its code
 
 
@@ -110,7 +111,8 @@ def _page_error(address: str, error: ClientError) -> PageError:
         if error.status in (401, 403):
             hint = "Start the page with the service's API key: IK_SERVICE_API_KEY, or --api-key."
             return PageError(f"{address} asks for a key: {error.detail} {hint}")
-        return PageError(error.detail, may_pass=error.status in BUSY)
+        text = COMPILING if error.code == "compiling" else error.detail
+        return PageError(text, may_pass=error.status in BUSY)
     return PageError(f"{address} is no such service: {error}")
 
 

@@ -30,7 +30,7 @@ class View:
     panel: Panel  # missing until the robot is drawn (`is_complete`)
     is_complete = is_gone = False  # whether all is drawn, and whether the browser has left
     trouble = ""  # reason why there is no answer; empty otherwise
-    _status: viser.GuiHtmlHandle | None = None
+    _status: viser.GuiHtmlHandle
 
     def __init__(self, client: viser.ClientHandle, solving: Solving, wake: Callable[[], None]) -> None:
         self.client, self._solving, self._actions = client, solving, ActionQueue(wake, self._tell)
@@ -44,12 +44,11 @@ class View:
             seconds = max(awaited.values(), default=0.0)
             if seconds >= actions.SLOW_S and not self.is_gone:
                 why = self._solving.compiling or (words.COMPILING if self._is_first else "")
-                lines = [self.trouble if "again" in awaited else "", why]
+                why = self.trouble if self.trouble and "again" in awaited else why
                 self._is_told = True
                 if self._is_still:
                     self._take_away()
-                self._status = self._status or self.client.gui.add_html("")
-                self._status.content = words.waiting_html(self.posed, seconds, lines)
+                self._status.content = words.waiting_html(self.posed, seconds, [why])
                 self.client.flush()
         return not self.is_gone
 
@@ -58,6 +57,7 @@ class View:
         self._paint(words.BY_HAND)
         if self.is_complete:
             self.panel.show_awaited(self._actions.awaited())
+        self.client.flush()
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[None]:

@@ -145,7 +145,7 @@ class Visitor(View):
             if not pending.keys() & actions.ASIDE_ACTIONS:
                 self._draw()
             if error.may_pass:
-                self._actions.add_later(actions.AGAIN_S, "again")
+                self._actions.retry(is_awaited=self._is_told)
         except Exception as error:
             if not self.is_gone:
                 _logger.exception("A visitor's action failed: %s", ", ".join(pending))
@@ -166,6 +166,7 @@ class Visitor(View):
         if "restart" in pending:
             pending["robot"] = self.posed.name
         if "robot" in pending:
+            self._status.content, self._is_told = words.waiting_html(self.posed, 0.0, ()), True
             self._show(pending["robot"])
             self._complete()
             self._solve()
@@ -279,9 +280,9 @@ class Visitor(View):
             self._actions.add_later(DRAG_STEP_S, "step")
         question = self.posed.question(any_branch=self.panel.any_branch.value, **self._given())
         self.question = question
+        self._forget_others()
         answer: Answer = self._ask(self._solving.solve, question)
         self.posed.take(answer)
-        self._forget_others()
         self._draw(words.heading(answer)[1])
         self.solves += 1
         if self.panel.record.value:
@@ -301,6 +302,7 @@ class Visitor(View):
         given = self._given()
         given["options"] = {"solutions": self.posed.wanted_solutions(), **given["options"]}
         question = self.posed.question(any_branch=True, alone=False, **given)
+        self._forget_others()
         answer: Answer = self._ask(self._solving.solve, question)
         found = np.asarray(answer.solutions, np.float64)
         distance = np.abs(found - np.asarray(self.posed.joint_q, np.float64)).max(axis=1, initial=0.0)
@@ -327,8 +329,8 @@ class Visitor(View):
         self.others, self.branches = self.others[:0], self.branches[:0]
         self._path, self._start_q = DrawnPath(), self.posed.joint_q
         with self._telling, self.client.atomic():
-            self._status = None
             self.client.gui.reset()
+            self._status = self.client.gui.add_html(words.waiting_html(self.posed, 0.0, ()))
             self._dress()
             self.client.gui.main_panel.dock_right()
             self.stage = Stage(self.client, self.posed, self._solving.meshes(name), self.dragged)
@@ -342,7 +344,8 @@ class Visitor(View):
             gui, status = self.client.gui, self._status
             self.panel = Panel(gui, self._names, self.posed, self.enqueue, is_dark=self._is_dark, status=status)
             self.panel.show_posed(self.posed)
-            self._status, self.is_complete = self.panel.status, True
+            self.panel.show_awaited(self._actions.awaited())
+            self.is_complete = True
 
     def _dress(self) -> None:
         """Set the theme of the page, without links to other hosts."""

@@ -40,7 +40,7 @@ HEADINGS: Mapping[str, tuple[str, Color]] = {
 BY_CONTACT = 4
 BLOCKED = "Proven: blocked"
 PROOFS: Mapping[int, str] = {
-    1: "Proof: the target is further away, or nearer, than the chain of links can reach.",
+    1: "Proof: farther away, or nearer, than the links can reach.",
     2: "Proof: no branch of the arm has a configuration within the joint limits.",
     3: "Proof: a search over the last joint leaves no configuration within the joint limits.",
     BY_CONTACT: "Proof: what is fixed to the target's link touches an object there, whatever the arm does.",
@@ -52,8 +52,8 @@ BRANCHES = (
     "Shoulder A or B: the wrist is on one side of axis 1 or on the other. "
     "Elbow, wrist A or B: bent one way or the other."
 )
-STATUS_LINES = 8
-"""Lines of text that the status always has room for, but for its targets: what is below does not move then."""
+STATUS_LINES = 12
+"""Height of the status in lines, besides its targets: controls below do not move, and a longer text is scrolled."""
 
 
 def heading(answer: Answer | None) -> tuple[str, Color]:
@@ -130,8 +130,9 @@ def waiting_html(posed: PosedRobot, seconds: float, lines: Sequence[str]) -> str
 
 def _status(posed: PosedRobot, head: str, lines: Sequence[str]) -> str:
     said = "".join(f"<p style='margin:0.35em 0'>{escape(line)}</p>" for line in lines if line)
-    style = f"padding:0.2em 0.8em;font-size:0.85em;line-height:1.35;min-height:{STATUS_LINES + len(posed.asked)}lh"
-    return f"<div role='status' style='{style}'>{head}{said}</div>"
+    height = f"height:{STATUS_LINES + len(posed.asked)}lh;overflow-y:auto"
+    style = f"padding:0.2em 0.8em;font-size:0.85em;line-height:1.35;{height}"
+    return f"<div role='status' tabindex='0' style='{style}'>{head}{said}</div>"
 
 
 def random_html(answer: Answer) -> str:
@@ -157,8 +158,9 @@ def path_html(waypoints: int, followed: Followed | None = None) -> str:
     met, fast = int(followed.success.sum()), int(followed.is_fast.sum())
     badge = _badge(f"{met} of {waypoints} waypoints met", GOOD if met == waypoints else FAR_COLOR)
     faster = f" Joints would go too fast to {fast}: drag slower." if fast else ""
+    took = f"{followed.solve_ms:.1f} ms" if followed.solve_ms < 1e3 else f"{1e-3 * followed.solve_ms:.1f} s"
     return (
-        f"{begun}{badge}<p style='margin:0.35em 0'>{followed.solve_ms:.1f} ms; a joint moves by "
+        f"{begun}{badge}<p style='margin:0.35em 0'>{took}; a joint moves by "
         f"{followed.joint_change:.2f} rad or m at most from one to the next.{faster}</p></div>"
     )
 

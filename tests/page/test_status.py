@@ -1,6 +1,7 @@
 """The status while a question is answered: it never says of an old answer that the new target is reached."""
 
 import functools
+import re
 
 import pytest
 
@@ -73,6 +74,49 @@ def test_what_was_counted_before_is_taken_away(guest, monkeypatch):
             guest.do(action)
         assert said[0][1] == ""
         assert getattr(guest.panel, of).content
+
+
+def test_other_solutions_are_taken_away_while_others_are_sought(guest, monkeypatch):
+    guest.do("solutions")
+    assert len(guest.visitor.others)
+    said = slow(guest, monkeypatch, lambda: (guest.panel.found.content, len(guest.visitor.others)))
+    guest.do("solutions")
+    assert said[0][1] == ("", 0)
+    assert guest.panel.found.content
+
+
+def test_the_old_robot_is_not_green_while_the_next_is_read(guest, monkeypatch):
+    said, robot = [], guest.visitor._solving.robot
+
+    def read(name):
+        said.append((SOLVING in guest.status, words.GOOD in colors(guest)))
+        return robot(name)
+
+    monkeypatch.setattr(guest.visitor._solving, "robot", read)
+    guest.do("robot", "ur5e")
+    assert said[0] == (True, False)
+    assert "Reached" in guest.status
+
+
+def test_a_question_that_may_pass_is_asked_again_in_one_wait(guest, monkeypatch):
+    fails = [lambda: (_ for _ in ()).throw(PageError("The service <compiles>.", may_pass=True))]
+    slow(guest, monkeypatch, lambda: fails and next(fails.pop()()))
+    guest.do("solutions")
+    assert SOLVING in guest.status
+    until(lambda: "The service &lt;compiles&gt;." in guest.status)
+    assert guest.panel.others.disabled
+    assert guest.panel.found.content == ""
+    until(lambda: guest.work() or SOLVING not in guest.status)
+    assert guest.panel.found.content
+    assert len(guest.visitor.others)
+    assert "Reached" in guest.status
+    assert not guest.panel.others.disabled
+
+
+def test_the_status_has_one_height(guest):
+    waiting = words.waiting_html(guest.posed, 2.0, ["A long reason."] * 30)
+    heights = [re.search(r"height:\w+;overflow-y:auto", text)[0] for text in (guest.status, waiting)]
+    assert heights[0] == heights[1]
 
 
 def test_a_question_without_an_answer_ends_the_wait(guest, monkeypatch):
