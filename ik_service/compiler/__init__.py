@@ -18,29 +18,28 @@ from ik_service.compiler.code.state import (
 )
 from ik_service.compiler.half_angle import FLOAT32_ERROR, FLOAT64_ERROR
 from ik_service.compiler.island_program import (
+    FACTORS,
     FIXED,
     GOAL,
-    SECONDARY,
-    TERTIARY,
     TURN,
     TURN_WIDTH,
     DataInput,
     IslandProgram,
     IslandSignature,
+    level_numbers,
     uncovered,
 )
 
 __all__ = [
     "ATTEMPT_SLACK",
+    "FACTORS",
     "FIXED",
     "FLOAT32_ERROR",
     "FLOAT64_ERROR",
     "GOAL",
     "NOT_EVALUATED",
-    "SECONDARY",
     "SECONDARY_STAGE",
     "SECONDARY_STAGE_STEPS",
-    "TERTIARY",
     "TURN",
     "TURN_WIDTH",
     "CpuTarget",
@@ -60,6 +59,7 @@ __all__ = [
     "cpu_target",
     "error_outputs",
     "function_lines",
+    "level_numbers",
     "packet",
     "portable_target",
     "stage_range",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ik_service.compiler.chain import Chain, compose, constants, coordinate, quaternion_coordinate
-from ik_service.compiler.island_program import NO_OBJECTIVE, SECONDARY, TERTIARY, DataInput, StatedObjective, total
+from ik_service.compiler.island_program import NO_OBJECTIVE, DataInput, Level, StatedObjective, total
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.trees import moving_dofs
 from objectives.expression import Expression, ExpressionGraph, Scalar, functions, reachable
@@ -57,8 +57,7 @@ class IslandScope:
     robot: KinematicRobot
     graph: ExpressionGraph
     dofs: Sequence[int]  # active DOFs of the island
-    secondary: Sequence[int]  # indices of the objectives of lower priority
-    tertiary: Sequence[int]  # indices of the objectives of lowest priority
+    levels: Sequence[Level]  # of the island
     chain: Chain  # frames and twists of the bodies read by rows
     start: Chain  # frames of bodies at the start of the problem or tick, for rows on motions
     inputs: dict[str, DataInput]  # data read by rows so far, by name of the variable
@@ -70,10 +69,10 @@ class IslandScope:
         return self.graph.variable(name)
 
     def scale_of(self, objective: int) -> Expression | None:
-        """Make a variable for the factor of an objective's rows of lower priority; None for the highest priority."""
-        if objective not in (*self.secondary, *self.tertiary):
+        """Make a variable for the factor of the level of an objective; None without a factor."""
+        (field,) = (level.factor for level in self.levels if objective in level.objectives)
+        if not field:
             return None
-        field = SECONDARY if objective in self.secondary else TERTIARY
         self.inputs.setdefault(field, DataInput(field, NO_OBJECTIVE, field, 0))
         return self.graph.variable(field)
 

@@ -52,20 +52,22 @@ def build_program(signature: IslandSignature) -> IslandProgram:
     chain = build_chain(robot, _bodies(robot, applied), graph, dofs, signature.half_angle_error)
     moved = [one for one in applied if one.group.starts]
     start = build_chain(robot, _bodies(robot, moved), graph, None, signature.half_angle_error)
-    scope = IslandScope(robot, graph, dofs, signature.secondary, signature.tertiary, chain, start, {})
+    scope = IslandScope(robot, graph, dofs, signature.levels, chain, start, {})
     applied, loops = split_loops(applied, signature, scope)
     stated: list[Expression] = []
     columns: list[list[Expression]] = []
     errors, zero = [], graph.constant(0.0)
     shares: list[Expression] = []
-    has_multipliers = bool(targets) and bool(signature.secondary) and not signature.tertiary and goal_count == 0
+    levels = signature.levels
+    constraints = {k for level in levels if level.is_closing and goal_count == 0 for k in level.objectives}
+    with_multiplier = constraints if targets and len(levels) == 2 else set()
     shifted, one_sided = dict[int, Expression](), dict[int, Expression]()
     for one in applied:
         bound = [bind(one, element, objectives[one.objective], scope) for element in one.elements]
         weighted = [values for values, _ in bound]
         place = len(stated)
         stated += _rows(one, weighted, graph)
-        if one.group.shifts and has_multipliers and one.objective in signature.constraints:
+        if one.group.shifts and one.objective in with_multiplier:
             unweighted = _shifted(one, [plain for _, plain in bound], own_multiplier, place, graph)
             one_sided |= dict(enumerate(_rows(one, unweighted, graph), place))
             weighted = _shifted(one, weighted, multiplier, place, graph)
@@ -76,11 +78,11 @@ def build_program(signature: IslandSignature) -> IslandProgram:
             further = [row - first for row in signature.judged if 0 <= row - first < one.group.row_count]
             errors.append(_target_error(one, bound[0][1], graph, further))
         if one.objective in signature.tolerated:
-            slack = ATTEMPT_SLACK if one.objective in signature.constraints else 1.0
+            slack = ATTEMPT_SLACK if one.objective in constraints else 1.0
             shares += _shares_of_tolerances(one, [plain for _, plain in bound], scope, slack)
     row_objective = tuple(one.objective for one in applied for _ in one.wanted)
     goals = [DataInput(f"goal{r}", NO_OBJECTIVE, GOAL, r) for r, k in enumerate(row_objective) if k < goal_count]
-    multiplied = tuple(r for r, k in enumerate(row_objective) if has_multipliers and k in signature.constraints)
+    multiplied = tuple(r for r, k in enumerate(row_objective) if k in with_multiplier)
     left = list(stated)
     for goal in goals:
         left[goal.column] = left[goal.column] - graph.variable(goal.name)
@@ -96,7 +98,7 @@ def build_program(signature: IslandSignature) -> IslandProgram:
     def looped(names: Sequence[str | None]) -> Expression:
         return total((graph.variable(name) for name in names if name is not None), zero)
 
-    met = {*targets, *signature.constraints}  # objectives that an attempt has to meet
+    met = {*targets, *constraints}  # objectives that an attempt has to meet
     n, quaternions = range(len(dofs)), _quaternions(robot, dofs)
     turns = _turns(quaternions) if signature.limit_turns else []
     looped_inputs = [one for loop in loops for one in loop.inputs]
@@ -108,8 +110,8 @@ def build_program(signature: IslandSignature) -> IslandProgram:
         inputs=(*scope.inputs.values(), *_fixed_coordinates(robot, graph), *turns, *goals, *looped_inputs),
         norm2=total([*(row * row for row in left), *_traces(errors, bool(signature.judged)), *norms], zero),
         goal_norm2=total((row * row for row, k in zip(left, row_objective, strict=True) if k < goal_count), zero),
-        levels=_levels(squares, scope),
-        has_tertiary=bool(signature.tertiary),
+        levels=levels,
+        level_norms2=_level_norms2(squares, scope),
         multiplied=multiplied,
         one_sided=one_sided,
         gradient=tuple(
@@ -152,16 +154,15 @@ def _shifted(
     return [own | places for own in values]
 
 
-def _levels(squares: Sequence[tuple[int, Expression]], scope: IslandScope) -> tuple[Expression, ...]:
-    """Give unscaled |r|^2 of (all higher-priority rows, the lowest-priority rows); empty if there is one priority."""
-    if not scope.secondary:
+def _level_norms2(squares: Sequence[tuple[int, Expression]], scope: IslandScope) -> tuple[Expression, ...]:
+    """Give unscaled |r|^2 of (all higher-priority rows, the lowest-priority rows); empty if no level has a factor."""
+    if not (scope.levels and scope.levels[-1].factor):
         return ()
-    zero, last = scope.graph.constant(0.0), scope.tertiary or scope.secondary
-    levels = [zero, zero]
+    norms2 = [scope.graph.constant(0.0)] * 2
     for k, square in squares:
-        scale = scope.scale_of(k)
-        levels[k in last] = levels[k in last] + (square if scale is None else square / (scale * scale))
-    return tuple(levels)
+        scale, is_last = scope.scale_of(k), k in scope.levels[-1].objectives
+        norms2[is_last] = norms2[is_last] + (square if scale is None else square / (scale * scale))
+    return tuple(norms2)
 
 
 def _turns(quaternions: Sequence[int]) -> list[DataInput]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ik_service.compiler.half_angle import FLOAT32_ERROR
 from ik_service.mechanism.kinematic_robot import KinematicRobot
@@ -41,6 +42,32 @@ class StatedObjective:
         return cls(objective.weight, tuple((group, tuple(map(_hashable, elements))) for group, elements in groups))
 
 
+FACTORS = "secondary_scale", "tertiary_scale"  # inputs of a solve: factors of the rows of level 1 and of level 2
+
+
+@dataclass(frozen=True)
+class Level:
+    """Objectives of one priority in an island; their rows act in the null space of the rows of all earlier levels."""
+
+    objectives: tuple[int, ...]
+    is_closing: bool  # whether these are the constraints
+    factor: str  # one of FACTORS; empty for the first level, and in a tick, which solves one level after another
+
+
+def level_numbers(
+    is_constraint: NDArray[np.bool_],
+    is_target: NDArray[np.bool_],
+    is_secondary: NDArray[np.bool_],
+    own: NDArray[np.bool_],  # whether an island has the row
+) -> NDArray[np.intp]:
+    """Number the levels of rows, or of objectives: constraints, targets and priority 0, priority 1 beside targets.
+
+    Levels without rows have no number, so the first number is 0. Shape [rows] or [rows, islands].
+    """
+    has_constraint, has_target = (own & is_constraint).any(axis=0), (own & is_target).any(axis=0)
+    return np.asarray((has_constraint & ~is_constraint).astype(int) + (has_target & is_secondary))
+
+
 @dataclass(frozen=True)
 class IslandSignature:
     """Parts of the program of an island; objectives are named by their indices."""
@@ -59,9 +86,7 @@ class IslandSignature:
     # their targets have other rows in the island
     judged: tuple[int, ...]
     tolerated: tuple[int, ...]  # objectives with row tolerances, given as inputs
-    secondary: tuple[int, ...]  # objectives of lower priority: their rows have a factor, given as an input
-    tertiary: tuple[int, ...]  # objectives of lowest priority: their rows have another factor
-    constraints: tuple[int, ...]  # objectives that are constraints
+    levels: tuple[Level, ...]  # of the island's objectives, highest priority first
 
     @classmethod
     def of(
@@ -79,16 +104,15 @@ class IslandSignature:
         judged: Sequence[int] = (),
         tolerated: Sequence[int] = (),
         constraints: Collection[int] = (),
-        secondary: Collection[int] = (),
+        secondary: Collection[int] = (),  # objectives of priority 1
     ) -> "IslandSignature":
-        """Make the signature of an island from its attributes; `model` is a view of the robot.
-
-        Constraints have the highest priority, then targets, then objectives of `secondary`.
-        """
+        """Make the signature of an island from its attributes; `model` is a view of the robot."""
         of_row = np.repeat(np.arange(len(objectives)), [objective.residual_dim() for objective in objectives])
-        own = set(of_row[np.array(rows, int)].tolist())
-        first, second = bool(own & set(constraints)), bool(own & set(targets))
-        levels = {k: (first and k not in constraints) + (second and k in secondary) for k in own}
+        own = np.unique(of_row[np.array(rows, int)])
+        first, second, later = (np.isin(own, [*some]) for some in (constraints, targets, secondary))
+        numbers = level_numbers(first, second, later, np.ones(len(own), bool))
+        levels = [tuple(own[numbers == number].tolist()) for number in range(int(numbers.max(initial=-1)) + 1)]
+        factors = ("", *FACTORS) if goal_count == 0 else ("", "", "")
         return cls(
             robot=robot,
             content=robot.content_hash,
@@ -102,9 +126,9 @@ class IslandSignature:
             limit_turns=limit_turns,
             judged=tuple(judged),
             tolerated=tuple(tolerated),
-            secondary=tuple(k for k in sorted(own) if levels[k] == 1),
-            tertiary=tuple(k for k in sorted(own) if levels[k] == 2),
-            constraints=tuple(k for k in sorted(own) if k in constraints),
+            levels=tuple(
+                Level(own, own[0] in constraints, factor) for own, factor in zip(levels, factors, strict=False)
+            ),
         )
 
 
@@ -120,7 +144,7 @@ def _hashable(element: Element) -> Element:
 
 
 NO_OBJECTIVE = -1
-GOAL, TURN, FIXED, SECONDARY, TERTIARY = "goal", "turn", "fixed", "secondary_scale", "tertiary_scale"
+GOAL, TURN, FIXED = "goal", "turn", "fixed"
 TURN_WIDTH = 5  # numbers of a rotation limit
 
 
@@ -130,7 +154,7 @@ class DataInput:
 
     Fields of no objective: FIXED, coordinate `column` at the start of the problem or tick; GOAL, the goal of row
     `column` instead of 0; TURN, five numbers per quaternion: the start, xyzw, and the sine of half the largest angle
-    from the start; SECONDARY and TERTIARY, the factors of rows of lower and lowest priority.
+    from the start; one of FACTORS, the factor of the rows of a later level.
     """
 
     name: str
@@ -219,9 +243,9 @@ class IslandProgram:
     inputs: tuple[DataInput, ...]  # data read per problem
     norm2: Expression  # |r|^2, r = rows - goals; infinite or NaN if a judged row is
     goal_norm2: Expression  # |r|^2 of the rows with goals
-    # unscaled |r|^2 of (all higher-priority rows, the lowest-priority rows); empty if there is one priority
-    levels: tuple[Expression, ...]
-    has_tertiary: bool  # whether there are three priorities
+    levels: tuple[Level, ...]  # highest priority first
+    # unscaled |r|^2 of (all higher-priority rows, the lowest-priority rows); empty if no level has a factor
+    level_norms2: tuple[Expression, ...]
     multiplied: tuple[int, ...]  # rows of constraints with Lagrange multipliers, added as variables; see `multiplier`
     one_sided: dict[int, Expression]  # next Lagrange multiplier of each row of a limit; see `own_multiplier`
     gradient: tuple[Expression, ...]  # J'r, per DOF
@@ -257,7 +281,7 @@ class IslandProgram:
             self,
             norm2=norm2,
             goal_norm2=norm2,
-            levels=(),
+            level_norms2=(),
             gradient=tuple(
                 total((self.jacobian[r][a] * self.residuals[r] for r in rows), zero) for a in range(len(self.dofs))
             ),

@@ -229,6 +229,5 @@ class Workspace:
             numbers["finish_settings"] = problems.finish_settings
         objectives: Any = self._rows.objectives
         data = tuple(objective.data(name) for objective in objectives for name in objective.data_rows())
-        scales = partition.scales
-        data += (scales.secondary.device, scales.tertiary.device)
+        data += tuple(factor.device for factor in partition.scales.factors)
         return RecordedLaunches(tuple(steps), lines, numbers, data, problems.limits)

@@ -140,5 +140,5 @@ class StepSpace:
             elimination = Elimination.of(program.dofs, program.coupled)
             return cls(False, elimination, elimination.size)
         depends = np.array([[not entry.is_zero for entry in row] for row in program.jacobian], dtype=bool)
-        shape, has_levels = (len(program.rows), len(program.dofs)), len(program.levels) > 0
+        shape, has_levels = (len(program.rows), len(program.dofs)), len(program.level_norms2) > 0
         return cls.of(program.dofs, depends.reshape(shape), in_dofs=in_dofs, has_levels=has_levels, most=most)

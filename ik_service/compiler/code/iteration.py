@@ -36,7 +36,7 @@ from ik_service.compiler.code.state import (
     plain,
 )
 from ik_service.compiler.code.step import AT_LIMIT_SHARE, DofStep, FirstRowsStep, RowStep, StepSource, rotation_step
-from ik_service.compiler.island_program import GOAL, SECONDARY, TERTIARY, IslandProgram, multiplier
+from ik_service.compiler.island_program import GOAL, IslandProgram, multiplier
 from objectives.expression import Expression, reachable
 
 FULL_TURN = 6.283185307179586
@@ -108,7 +108,7 @@ class IterationSource:
         state = self.state
         names = {f"trial{c}": state.trial + k for k, c in enumerate(self.coordinates)}
         names |= {f"old_{name}": place for name, _, place in self._kept()}
-        names |= {"stage": state.stage} if self.program.levels else {}
+        names |= {"stage": state.stage} if self.program.level_norms2 else {}
         if isinstance(self.step, FirstRowsStep) or self.program.multiplied:
             names |= {f"pressure{a}": state.pressure + k for k, a in enumerate(self.program.dofs)}
         return names | {"old_factor": state.damping_factor, "steps": state.steps}
@@ -134,11 +134,10 @@ class IterationSource:
         """Write the statements that load read-only numbers."""
         names, columns = self.data_names(), self.data_columns
         looped = {one.name for loop in self.program.loops for one in loop.inputs}
-        staged = {SECONDARY: " * stage", TERTIARY: " * stage"}
-        if self.program.has_tertiary:  # lowest-priority rows become light first
-            light = self._number(SECONDARY_STAGE[self.lanes.precision])
-            one = self.lanes.everywhere(self._number(1.0))
-            staged[SECONDARY] = f" * ({self.lanes.choose(f'stage < {light}', self.lanes.everywhere(light), one)})"
+        light, one = self._number(SECONDARY_STAGE[self.lanes.precision]), self.lanes.everywhere(self._number(1.0))
+        light_later = f" * ({self.lanes.choose(f'stage < {light}', self.lanes.everywhere(light), one)})"
+        staged = {level.factor: light_later for level in self.program.levels[:-1]}
+        staged |= {level.factor: " * stage" for level in self.program.levels[-1:]}  # these rows become light first
         read = [
             f"const F {name} = {self._datum(k)}{staged.get(name, '')};"
             for k, name in enumerate(names)
@@ -303,7 +302,7 @@ class IterationSource:
             factor = self.lanes.choose(rests, hopeless, factor)
         lines.append(f"const F tried = steps + {number(1.0)};")
         lines.append(f"s[{state.steps}] = tried;")
-        if self.program.levels:
+        if self.program.level_norms2:
             texts = StageTexts.of(self.program, self.lanes)
             given = self.program, self.lanes, self._target_error(), texts.goes_on
             for name, text in zip(("allowed", "longest"), iterations_texts(*given), strict=True):
@@ -313,7 +312,7 @@ class IterationSource:
         lines.append(f"const F last_factor = {factor};")
         lines.append(f"s[{state.damping_factor}] = last_factor;")
         over = self._at_floor()
-        most = "longest" if self.program.levels else "iterations"
+        most = "longest" if self.program.level_norms2 else "iterations"
         for other in (f"last_factor > {number(self.damping.factor_max)}", f"tried >= {most}"):
             over = self.lanes.either(over, other)
         return [*lines, f"return {self.lanes.bits(over)};"]
@@ -325,9 +324,9 @@ class IterationSource:
     def _at_floor(self) -> str:
         """Write the condition of converged rows; light lower-priority rows have a floor of their own."""
         program, lanes = self.program, self.lanes
-        if not program.levels or program.multiplied:
+        if not program.level_norms2 or program.multiplied:
             return "(best_norm2 <= floor2)"
-        scale = TERTIARY if program.has_tertiary else SECONDARY
+        scale = program.levels[-1].factor
         light = f"best_error{len(error_outputs(program)) - 1} * {scale} * {scale}"
         floor = f"floor2 * stage * stage * {self._number(YIELDING_FLOOR2)}"
         return lanes.both(f"{self._target_error()} <= floor2", f"{light} <= {floor}")
@@ -338,8 +337,8 @@ class IterationSource:
         Near a solution, steps along nonlinear targets lose the targets; restarting at the best avoids a way back.
         """
         program, lanes = self.program, self.lanes
-        conditions = ["next"] if program.levels else []
-        if program.levels and not program.multiplied:
+        conditions = ["next"] if program.level_norms2 else []
+        if program.level_norms2 and not program.multiplied:
             high = f"damping_factor >= {self._number(BACK)}"
             conditions.append(lanes.both("(norm2 <= old_norm2) == 0", high))
         places = {c: f"s[{self.state.trial + k}]" for k, c in enumerate(self.coordinates)}

@@ -92,7 +92,7 @@ class LaneState:
             errors, length_count = 2 * len(program.errors), dofs
             inputs = -(-inputs // INPUT_ROOM) * INPUT_ROOM
         counts = [coordinates, coordinates, dofs, length_count, errors, 1, 1, 1]
-        counts += [1 if program.levels else 0, len(program.multiplied), dofs if with_pressure else 0]
+        counts += [1 if program.level_norms2 else 0, len(program.multiplied), dofs if with_pressure else 0]
         counts += [len(program.coupled) if with_hessian else 0]
         counts += [0, 0, 0, 0] if data_apart else [dofs, dofs, inputs, 1]
         return cls(*(sum(counts[:k]) for k in range(len(fields(cls)))))
@@ -120,7 +120,7 @@ def error_outputs(program: IslandProgram) -> list[tuple[str, Expression]]:
         found += [("position", error.position2)] if error.position2 is not None else []
         found += [("chord", error.chord2)] if error.chord2 is not None else []
     found += [("rows", program.row_error2)] if program.row_error2 is not None else []
-    return [*found, *(("level", norm2) for norm2 in program.levels)]
+    return [*found, *(("level", norm2) for norm2 in program.level_norms2)]
 
 
 def error_places(program: IslandProgram, *, padded: bool) -> list[int]:
@@ -201,7 +201,7 @@ def iterations_texts(program: IslandProgram, lanes: Lanes, target_error: str, go
     seldom reachable. Refining in float64 has more iterations anyway.
     """
     own = lanes.everywhere("iterations")
-    if not program.errors or program.multiplied or program.has_tertiary or lanes.precision == "float64":
+    if not program.errors or program.multiplied or len(program.levels) > 2 or lanes.precision == "float64":
         return own, own
     near = f"{target_error} <= floor2 * {lanes.number(NEAR_FLOORS)}"
     more = lanes.everywhere(f"{lanes.number(YIELDING_TIMES)} * iterations")
@@ -234,7 +234,7 @@ class StageTexts:
                 lighter = lanes.choose(begins, lighter, lanes.everywhere(last))
                 steps = lanes.choose(begins, steps, lanes.everywhere(number(CLOSING_STEPS)))
             return StageTexts(f"stage > {last}", lighter, steps, gain, f"stage < {first}", f"stage <= {last}")
-        if program.has_tertiary:
+        if len(program.levels) > 2:
             steps = lanes.choose(f"stage == {first}", many, few)
             is_last = f"stage < {last}" if program.errors else None
             return StageTexts(f"stage >= {last}", f"(stage * {last})", steps, gain, f"stage < {first}", is_last)

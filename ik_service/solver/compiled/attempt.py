@@ -233,7 +233,7 @@ class AttemptFunctions(AttemptStart):
             self.source.damping.factor_max,
         )
         # Rejected steps of a stalled attempt; an attempt in float64 only refines the float32 answer.
-        REFUSED = math.ceil(math.log(FACTOR_MAX, self.source.damping.up)) + len(program.levels)
+        REFUSED = math.ceil(math.log(FACTOR_MAX, self.source.damping.up)) + len(program.level_norms2)
         if self.source.lanes.precision == "float64":
             REFUSED = -1
 
@@ -305,7 +305,7 @@ class AttemptFunctions(AttemptStart):
         ranked_by_contact = self._ranked_by_contact
         W, NORM2 = self.source.lanes.width, self.source.state.norm2
         OTHER_ROWS = 1 if self.source.program.has_other_rows else 0
-        LEVELS = len(self.source.program.levels)
+        LEVELS = len(self.source.program.level_norms2)
         LEVEL = NORM2 - LEVELS  # the last errors
 
         @wp.func

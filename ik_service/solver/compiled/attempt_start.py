@@ -133,7 +133,7 @@ class AttemptStart(IterationFunctions):
         Q, TRIAL, SCRATCH = place.q, place.trial, place.gradient
         REMEMBERED, REMEMBERED_END = place.multipliers, place.hessian  # multipliers and pressures
         NORM2, FACTOR, STEPS = place.norm2, place.damping_factor, place.steps
-        STAGE, LEVELS = place.stage, len(program.levels)
+        STAGE, LEVELS = place.stage, len(program.level_norms2)
         FIRST_STAGE, LAST_STAGE = stage_range(program, self.source.lanes.precision)
 
         @wp.func

@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 
 from ik_service.collision.collision_data import CollisionData
 from ik_service.compiler import (
+    FACTORS,
     FIXED,
     FLOAT32_ERROR,
     FLOAT64_ERROR,
-    SECONDARY,
-    TERTIARY,
     DataInput,
     IslandSignature,
     Lanes,
@@ -277,8 +276,8 @@ class IslandKernels:
                 task.spheres, task.worlds = self.collision.spheres(trees.tolist()), self.collision.worlds
                 task.clearance = self.collision.clearance
             exact = inputs if precision == "float64" else None
-            factors = {SECONDARY: partition.scales.secondary, TERTIARY: partition.scales.tertiary}
-            scales = {field: factor.device[:, island] for field, factor in factors.items()}
+            factors = zip(FACTORS, partition.scales.factors, strict=True)
+            scales = {field: factor.device[:, island] for field, factor in factors}
             for name, array in self._sources(code.inputs, problems, scales, exact).items():
                 setattr(task, name, array)
             task.problem, task.count = listed

@@ -27,10 +27,10 @@ def iteration_of(program: IslandProgram, lanes: Lanes, entries_max: float, *, da
     """Return the iteration of an island; `entries_max` and `data_columns` as in `IterationSource`."""
     has_target = bool(program.errors)
     damping = DAMPING if has_target else OBJECTIVE_DAMPING
-    if has_target and program.levels:
+    if has_target and program.level_norms2:
         damping = LEVEL_DAMPING
     padded = lanes.width > 1 and len(program.dofs) <= SHARING_DOFS and not is_plain(program)
-    padded = padded and program.row_error2 is None and not program.levels
+    padded = padded and program.row_error2 is None and not program.level_norms2
     given = (program, lanes, damping, data_columns)
     return IterationSource(*given, with_hessian=not has_target, entries_max=entries_max, padded=padded)
 

@@ -234,7 +234,7 @@ class ThreadAttempts(AttemptFunctions):
             place.damping_factor,
             place.steps,
             place.stage,
-            len(program.levels),
+            len(program.level_norms2),
         )
         FIRST_STAGE, LAST_STAGE = stage_range(program, "float32")
 

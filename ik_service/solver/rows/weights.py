@@ -22,7 +22,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.compiler import SECONDARY_STAGE, SECONDARY_STAGE_STEPS
+from ik_service.compiler import FACTORS, SECONDARY_STAGE, SECONDARY_STAGE_STEPS, level_numbers
 from ik_service.kernels.host_device_array import HostDeviceArray
 from ik_service.linear_solve.islands import Islands
 from ik_service.solver.given.targets import Target
@@ -282,12 +282,11 @@ class IslandScales:
     """Scales of the rows of every island."""
 
     def __init__(self, lines: int, tree_count: int, device: wp.Device) -> None:
-        arrays = [HostDeviceArray((lines, tree_count), wp.float32, device) for _ in range(4)]
-        # lightest2: square of the least weight of its rows, of the higher-priority rows if there are two priorities
+        arrays = [HostDeviceArray((lines, tree_count), wp.float32, device) for _ in (*FACTORS, 0, 1)]
+        # lightest2: square of the least weight of its rows, of its first level if there are several
         # heaviest2: square of the largest
-        # secondary: factor of its lower-priority rows; 1 if there are none
-        # tertiary: factor of rows of still lower priority; 1 if there are none
-        self.lightest2, self.heaviest2, self.secondary, self.tertiary = arrays
+        # factors: of the rows of level 1 and of level 2; 1 if there are none
+        self.lightest2, self.heaviest2, *self.factors = arrays
 
     def write(self, weights: RowWeights, row_island: NDArray[np.integer]) -> None:
         """Set the scales of the islands of a solve."""
@@ -295,16 +294,16 @@ class IslandScales:
         n, by_row, islands = len(weights.lines), np.ascontiguousarray(weights.lines.T), row_island.T
         for island in range(int(row_island.max(initial=-1)) + 1):
             own = islands == island  # [rows, 1 or n]
-            self.secondary.host[:n, island] = self.tertiary.host[:n, island] = 1.0
+            for factor in self.factors:
+                factor.host[:n, island] = 1.0
             judged = own
             if weights.secondary is not None and weights.kind is not None:
-                is_constraint = own & (weights.kind == RowKind.CONSTRAINT)[:, None]
-                has_constraint = is_constraint.any(axis=0)
-                level = np.where(is_constraint, 0, has_constraint.astype(int))
-                level = level + (weights.secondary[:, None] & own[weights.kind == RowKind.TARGET].any(axis=0))
+                kind = weights.kind[:, None]
+                is_constraint, is_target = kind == RowKind.CONSTRAINT, kind == RowKind.TARGET
+                level = level_numbers(is_constraint, is_target, weights.secondary[:, None], own)
                 judged = own & (level == 0)
-                share = np.where(has_constraint, 1.0, SECONDARY_SHARE)
-                for number, factor in ((1, self.secondary), (2, self.tertiary)):
+                share = np.where((own & is_constraint).any(axis=0), 1.0, SECONDARY_SHARE)
+                for number, factor in enumerate(self.factors, 1):
                     yields = own & (level == number)
                     scale = secondary_scale(by_row, own & (level == number - 1), yields, share)
                     factor.host[:n, island] = scale
@@ -313,5 +312,5 @@ class IslandScales:
             heaviest = np.where(own, by_row, 0.0).max(axis=0)
             with np.errstate(over="ignore"):  # kernels treat infinity as too large
                 self.lightest2.host[:n, island], self.heaviest2.host[:n, island] = lightest**2, heaviest**2
-        for scales in (self.lightest2, self.heaviest2, self.secondary, self.tertiary):
+        for scales in (self.lightest2, self.heaviest2, *self.factors):
             scales.push(n)
