@@ -270,6 +270,11 @@ class IslandProgram:
         """Diagonal of J'J, per DOF."""
         return tuple(self._product(a, a) for a in range(len(self.dofs)))
 
+    def rows_of(self, levels: Iterable[Level]) -> list[int]:
+        """List the rows of some levels."""
+        own = {k for level in levels for k in level.objectives}
+        return [r for r, k in enumerate(self.row_objective) if k in own]
+
     def norm2_of(self, rows: Iterable[int]) -> Expression:
         """Give |r|^2 of some rows."""
         return total((self.residuals[r] * self.residuals[r] for r in rows), self.graph.constant(0.0))

@@ -28,7 +28,6 @@ from ik_service.control.clearance.limit import ClearanceLimit
 from ik_service.control.control_tasks import ControlTasks
 from ik_service.control.tick.arrays import HOLDING, TickArrays, TickTask, device_array, packed_launch
 from ik_service.control.tick.kernel import TickCode, tick_code
-from ik_service.control.tick.yielding import YieldingRows
 from ik_service.errors import EngineError
 from ik_service.kernels.device_lock import turn_on
 from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, load_kernels
@@ -169,9 +168,7 @@ class TickIslands:
             raise InputError("All rows have the weight 0, so there is nothing to do. Give one a weight.")
 
     def _code(self, island: int, *, clears: bool) -> TickCode:
-        yielding = self._yielding_rows(island)
-        signature, loops = self._signature(island, yielding), self._loops_of(island)
-        return tick_code(signature, self._lanes, self._model.robot.length_unit, yielding, loops, clears=clears)
+        return tick_code(self._signature(island), self._lanes, self._model.robot.length_unit, clears=clears)
 
     def _island(self, island: int, code: TickCode, arrays: TickArrays) -> TickIsland:
         device, kernel, program = self._model.device, code.kernel, code.program
@@ -183,32 +180,14 @@ class TickIslands:
         states: Any = wp.zeros((packets, 1), dtype=code.state_type, device=device)
         return TickIsland(program, kernel, packed_launch(kernel, packets, [task, states], device), task, states)
 
-    def _yielding_rows(self, island: int) -> YieldingRows | None:
-        """Give the lower-priority rows of an island; None without targets."""
-        rows, own = self._partition.row_island[0] == island, self._objectives_of(island)
-        objectives = tuple(k for k in own if k in self._rows.secondary)
-        has_target = bool((self._rows.row_kind[rows] == RowKind.TARGET).any())
-        if not (objectives and has_target):
-            return None
-        return YieldingRows(objectives, self._tasks.damping, self._loops_of(island))
-
-    def _objectives_of(self, island: int) -> list[int]:
-        rows = self._partition.row_island[0] == island
-        numbers = np.repeat(np.arange(len(self._rows.objectives)), self._rows.sizes)
-        return [int(k) for k in np.unique(numbers[rows])]
-
-    def _loops_of(self, island: int) -> tuple[int, ...]:
-        return tuple(k for k in self._objectives_of(island) if k in self._tasks.loops)
-
-    def _signature(self, island: int, yielding: YieldingRows | None) -> IslandSignature:
-        """Give the signature of an island; only tasks, loops and lower-priority rows, if any, have goals."""
-        robot, partition = self._model.robot, self._partition
+    def _signature(self, island: int) -> IslandSignature:
+        """Give the signature of an island; tasks and loops have goals, and beside targets the posture."""
+        robot, partition, tasks = self._model.robot, self._partition, self._tasks
         trees = np.flatnonzero(partition.tree_island[0] == island)
         rows = np.flatnonzero(partition.row_island[0] == island)
         touched = touched_dofs(self._model, self._support.dofs[rows])
         objectives: Any = self._rows.objectives
-        last = -1 if yielding is None else yielding.objectives[-1]
-        goal_count = max(self._tasks.loops.stop, last + 1)
+        is_beside = tasks.posture is not None and bool((self._rows.row_kind[rows] == RowKind.TARGET).any())
         return IslandSignature.of(
             robot,
             self._model,
@@ -218,10 +197,12 @@ class TickIslands:
             [int(row) for row in rows],
             self._rows.of_kind(RowKind.TARGET),
             FLOAT64_ERROR,
-            goal_count=goal_count,
+            goal_count=tasks.loops.stop + is_beside,
             limit_turns=True,
             judged=self._judged_rows(rows),
-            tolerated=self._loops_of(island),
+            tolerated=tasks.loops,
+            constraints=tasks.loops,
+            secondary=self._rows.secondary,
         )
 
     def _judged_rows(self, rows: NDArray[np.intp]) -> list[int]:

@@ -36,7 +36,7 @@ from ik_service.compiler.code.state import (
     plain,
 )
 from ik_service.compiler.code.step import AT_LIMIT_SHARE, DofStep, FirstRowsStep, RowStep, StepSource, rotation_step
-from ik_service.compiler.island_program import GOAL, IslandProgram, multiplier
+from ik_service.compiler.island_program import GOAL, IslandProgram, Level, multiplier
 from objectives.expression import Expression, reachable
 
 FULL_TURN = 6.283185307179586
@@ -81,10 +81,25 @@ class IterationSource:
         kept["padded"], self.padded = padded, padded
         self.state = state or LaneState.of(program, len(self.step.lengths2()), data_columns > 0, **kept)
 
+    def of_level(self, level: Level) -> "IterationSource":
+        """Make the iteration of one level of a tick, on the state of this iteration of all rows.
+
+        Constraints are solved alone. A later level keeps the rows with goals of all earlier levels.
+        """
+        program, kept = self.program, list[int]()
+        if level.is_closing:
+            program = program.of_rows(self.first_rows)
+        else:
+            earlier = program.rows_of(program.levels[: program.levels.index(level)])
+            kept = [row for row in self._with_goals() if row in earlier]
+        return IterationSource(program, self.lanes, self.damping, in_dofs=True, kept_rows=kept, state=self.state)
+
     def goal_rows(self) -> list[int]:
         """List the rows with goals, without first rows."""
-        rows = [one.column for one in self.program.inputs if one.field == GOAL]
-        return [row for row in rows if row not in self.first_rows]
+        return [row for row in self._with_goals() if row not in self.first_rows]
+
+    def _with_goals(self) -> list[int]:
+        return [one.column for one in self.program.inputs if one.field == GOAL]
 
     def text(self) -> str:
         """Write the body of `int iterate(State& state, Real iterations)`: one iteration of all lanes.

@@ -17,7 +17,7 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.compiler import GOAL, IterationSource, MeasureSource
+from ik_service.compiler import GOAL, MeasureSource
 from ik_service.control.tick.answer import BOXES, TickCommand
 from ik_service.control.tick.arrays import BRAKES, TickRef
 from ik_service.control.tick.packet_text import fragments
@@ -197,9 +197,7 @@ def _iteration(of: TickCommand) -> Any:
     """Return an iteration of the rows of loops alone, on states like those of all rows."""
     StateRef: Any = of.StateRef
     Real: Any = of.Real
-    source = of.source
-    program = source.program.of_rows(source.first_rows)
-    alone = IterationSource(program, source.lanes, source.damping, in_dofs=True, state=source.state)
+    alone = of.source.of_level(of.source.program.levels[0])
 
     @wp.func_native(alone.text())
     def iterate(state: StateRef, iterations: Real) -> int: ...

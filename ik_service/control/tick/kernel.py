@@ -36,7 +36,7 @@ from ik_service.control.tick.arrays import (
     TickTask,
 )
 from ik_service.control.tick.closing import closing
-from ik_service.control.tick.yielding import TickYielding, YieldingRows
+from ik_service.control.tick.yielding import TickYielding
 from ik_service.errors import EngineError
 from ik_service.kernels.kernel_loading import unload_with
 from ik_service.solver.compiled.island_launches import KERNELS_MAX, PacketLaunches
@@ -60,32 +60,30 @@ def tick_code(
     signature: IslandSignature,  # input of the island's program; the tasks are its first `goal_count` objectives
     lanes: Lanes,
     length_unit: float,  # of the robot [m]
-    yielding: YieldingRows | None,  # lower-priority rows of the island; None for none
-    loops: tuple[int, ...],  # numbers of the objectives of loops
     *,
     clears: bool,  # clearance is a limit
 ) -> TickCode:
     """Return the code of an island, shared by controllers with equal signatures; EngineError if it is too large."""
     program = build_program(signature)
-    loop_rows = [row for row, k in enumerate(program.row_objective) if k in loops]
+    closing_levels = [level for level in program.levels if level.is_closing]
+    priorities = [level for level in program.levels if not level.is_closing]
     damping = replace(TICK_DAMPING, bend=TICK_DAMPING.bend * length_unit)
-    source = IterationSource(program, lanes, damping, in_dofs=True, first_rows=loop_rows)
+    source = IterationSource(program, lanes, damping, in_dofs=True, first_rows=program.rows_of(closing_levels))
     if source.space.entries > PacketLaunches.step_entries_max:
         raise EngineError(
             f"An island has {len(program.dofs)} DOFs, and its steps are solved with {source.space.entries} entries; "
             f"a controller holds {PacketLaunches.step_entries_max}."
         )
-    counts = zip(program.row_objective, program.row_independent, strict=True)
-    light = loops if yielding is None else (*loops, *yielding.objectives)
-    first = [k for k in range(signature.goal_count) if k not in light]
-    measure = MeasureSource(source, [row for row, (k, independent) in enumerate(counts) if k in first and independent])
-    weights = [objective.weight for objective in signature.objectives]
-    if yielding is None:
-        of = TickCommand(source, measure, apart=len(loops) > 0, clears=clears)
+    first = program.rows_of(priorities[:1])
+    measured = [row for row in source.goal_rows() if row in first and program.row_independent[row]]
+    measure, is_alone = MeasureSource(source, measured), len(priorities) < 2
+    if is_alone:
+        of = TickCommand(source, measure, apart=len(closing_levels) > 0, clears=clears)
     else:
-        of = TickYielding(source, measure, yielding, weights, clears=clears)
-    if loops:
-        of.close = closing(of, measure, source.state.q if yielding is None else of.commanded)
+        weights = [objective.weight for objective in signature.objectives]
+        of = TickYielding(source, measure, weights, clears=clears)
+    if closing_levels:
+        of.close = closing(of, measure, source.state.q if is_alone else of.commanded)
     kernel, state_type = tick_kernel(of)
     code = TickCode(program, kernel, state_type)
     unload_with(code, kernel.module)

@@ -10,12 +10,11 @@ the straight line to the configuration of all rows. First-priority rows keep the
 
 import typing
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import warp as wp
 
-from ik_service.compiler import IslandProgram, IterationSource, MeasureSource
+from ik_service.compiler import GOAL, IslandProgram, IterationSource, MeasureSource
 from ik_service.control.tick.answer import TickCommand
 from ik_service.control.tick.approach import REACH
 from ik_service.control.tick.arrays import BRAKES, COMMAND, LEADING, YIELDING, TickRef
@@ -28,7 +27,7 @@ from objectives.tasks.joints import JOINT_Q_REFERENCE
 # for the search of a goal, with possibly long steps.
 LIGHT, LESS_LIGHT = 2.0**-20, 2.0**-12
 YIELDING_EVALUATIONS = wp.constant(5)  # of lower-priority rows
-# Kind of a weight: of first-priority rows, lower-priority rows, damping, loops.
+# Kind of a weight: of first-priority rows, lower-priority rows, damping (the only objective without goals), loops.
 FIRST, YIELDS, HOLDS, LOOP = 1, 2, 3, 4
 
 WEIGHING = """
@@ -90,63 +89,49 @@ for (int n = 0; n < TURN_COUNT; ++n) {{ /* the same share of the turn, nearly */
 """
 
 
-@dataclass(frozen=True)
-class YieldingRows:
-    """Lower-priority rows of an island."""
+def _kinds(program: IslandProgram) -> dict[int, int]:
+    """Map the objectives of an island to the kinds of their weights."""
+    goals = {program.row_objective[one.column] for one in program.inputs if one.field == GOAL}
+    kinds = dict.fromkeys(program.row_objective, HOLDS) | dict.fromkeys(goals, FIRST)
+    for level in program.levels:
+        if level.is_closing or level is program.levels[-1]:
+            kinds |= dict.fromkeys(level.objectives, LOOP if level.is_closing else YIELDS)
+    return kinds
 
-    objectives: tuple[int, ...]  # numbers of their objectives
-    damping: int  # number of the damping objective; -1 for none
-    loops: tuple[int, ...] = ()  # numbers of the objectives of loops
 
-    def kind(self, objective: int) -> int:
-        """Return the kind of an objective's weights: `FIRST`, `YIELDS`, `HOLDS` or `LOOP`."""
-        if objective == self.damping:
-            return HOLDS
-        if objective in self.loops:
-            return LOOP
-        return YIELDS if objective in self.objectives else FIRST
+def _weighing(program: IslandProgram, weights: Sequence[float]) -> str:
+    """Give statements that disable lower-priority rows, or reduce their weights and damping, by the stage."""
+    kinds, weighs = _kinds(program), [one.field == ROW_WEIGHTS for one in program.inputs]
+    numbers = [one.objective if own else None for one, own in zip(program.inputs, weighs, strict=True)]
+    return WEIGHING.format(
+        kinds=", ".join(str(0 if k is None else kinds[k]) for k in (*numbers, None)),
+        factors=", ".join(repr(0.0 if k is None else float(weights[k])) for k in (*numbers, None)),
+        leading=int(LEADING),
+        light=LIGHT,
+        less_light=LESS_LIGHT,
+        first=FIRST,
+        yields=YIELDS,
+        holds=HOLDS,
+        loop=LOOP,
+        loop_share=1.0 / LOOP_WEIGHT,
+    )
 
-    def rows(self, program: IslandProgram, kind: int) -> list[int]:
-        """Return the rows of a program of one kind."""
-        return [row for row, objective in enumerate(program.row_objective) if self.kind(objective) == kind]
 
-    def weighing(self, program: IslandProgram, weights: Sequence[float]) -> str:
-        """Give statements that disable lower-priority rows, or reduce their weights and damping, by the stage."""
-        is_weight = [one.field == ROW_WEIGHTS for one in program.inputs]
-        pairs = list(zip(program.inputs, is_weight, strict=True))
-        kinds = [self.kind(one.objective) if weighs else 0 for one, weighs in pairs]
-        factors = [float(weights[one.objective]) if weighs else 0.0 for one, weighs in pairs]
-        return WEIGHING.format(
-            kinds=", ".join(map(str, [*kinds, 0])),
-            factors=", ".join(map(repr, [*factors, 0.0])),
-            leading=int(LEADING),
-            light=LIGHT,
-            less_light=LESS_LIGHT,
-            first=FIRST,
-            yields=YIELDS,
-            holds=HOLDS,
-            loop=LOOP,
-            loop_share=1.0 / LOOP_WEIGHT,
-        )
-
-    def goal_text(self, program: IslandProgram) -> str:
-        """Give statements that load the goal configuration of a command, with acceleration limits."""
-        fields = [(one.objective, one.field) for one in program.inputs]
-        found = [k for k, field in enumerate(fields) if field == (self.damping, JOINT_Q_REFERENCE)]
-        pairs = [*((k, program.inputs[k].column) for k in found), (-1, -1)]
-        return LOAD_GOAL.replace("{references}", ", ".join(f"{{{k}, {column}}}" for k, column in pairs))
+def _goal_text(program: IslandProgram) -> str:
+    """Give statements that load the goal configuration of a command, with acceleration limits."""
+    kinds, inputs = _kinds(program), enumerate(program.inputs)
+    found = [(k, one.column) for k, one in inputs if one.field == JOINT_Q_REFERENCE and kinds[one.objective] == HOLDS]
+    return LOAD_GOAL.replace("{references}", ", ".join(f"{{{k}, {column}}}" for k, column in (*found, (-1, -1))))
 
 
 class TickYielding(TickCommand):
     """Functions for a packet of robots with lower-priority rows, for use in kernels."""
 
     def __init__(
-        self, source: IterationSource, measure: MeasureSource, rows: YieldingRows, weights: list[float], *, clears: bool
+        self, source: IterationSource, measure: MeasureSource, weights: Sequence[float], *, clears: bool
     ) -> None:
-        super().__init__(source, measure, rows.weighing(source.program, weights), apart=True, clears=clears)
-        self._first, self._yielding = (rows.rows(source.program, kind) for kind in (FIRST, YIELDS))
-        self._loops = rows.rows(source.program, LOOP)
-        self._define_states(rows.goal_text(source.program))
+        super().__init__(source, measure, _weighing(source.program, weights), apart=True, clears=clears)
+        self._define_states(_goal_text(source.program))
         self._define_minimise(measure)
         self._define_lower()
         self._define_approach_of_all()
@@ -177,18 +162,16 @@ class TickYielding(TickCommand):
     def _define_minimise(self, measure: MeasureSource) -> None:
         StateRef: Any = self.StateRef
         Real: Any = self.Real
-        source, read = self.source, self.read
+        source, read, (*_, before, last) = self.source, self.read, self.source.program.levels
         copy, place, load_goal, restart = self._copy, self._place, self._load_goal, self._restart
-        given = (source.program, source.lanes, source.damping)
-        keeping = IterationSource(*given, in_dofs=True, kept_rows=[*self._first, *self._loops], state=source.state)
 
-        @wp.func_native(measure.goals_text(self._first))
+        @wp.func_native(measure.goals_text(source.program.rows_of([before])))
         def set_first_goals(state: StateRef): ...
 
-        @wp.func_native(measure.goals_text(self._yielding))
+        @wp.func_native(measure.goals_text(source.program.rows_of([last])))
         def set_yielding_goals(state: StateRef): ...
 
-        @wp.func_native(keeping.text())
+        @wp.func_native(source.of_level(last).text())
         def iterate_keeping(state: StateRef, iterations: Real) -> int: ...
 
         iterate_all = self.repeated(iterate_keeping)
