@@ -36,7 +36,7 @@ from ik_service.compiler.code.state import (
     plain,
 )
 from ik_service.compiler.code.step import AT_LIMIT_SHARE, DofStep, FirstRowsStep, RowStep, StepSource, rotation_step
-from ik_service.compiler.island_program import GOAL, IslandProgram, Level, multiplier
+from ik_service.compiler.island_program import FACTORS, GOAL, IslandProgram, Level, multiplier
 from objectives.expression import Expression, reachable
 
 FULL_TURN = 6.283185307179586
@@ -149,10 +149,11 @@ class IterationSource:
         """Write the statements that load read-only numbers."""
         names, columns = self.data_names(), self.data_columns
         looped = {one.name for loop in self.program.loops for one in loop.inputs}
-        light, one = self._number(SECONDARY_STAGE[self.lanes.precision]), self.lanes.everywhere(self._number(1.0))
-        light_later = f" * ({self.lanes.choose(f'stage < {light}', self.lanes.everywhere(light), one)})"
-        staged = {level.factor: light_later for level in self.program.levels[:-1]}
-        staged |= {level.factor: " * stage" for level in self.program.levels[-1:]}  # these rows become light first
+        staged, levels = dict.fromkeys(FACTORS, " * stage"), self.program.levels
+        if len(levels) > 2:  # the rows of the last level become light first
+            light, heavy = (self._number(factor) for factor in (SECONDARY_STAGE[self.lanes.precision], 1.0))
+            later = self.lanes.choose(f"stage < {light}", *map(self.lanes.everywhere, (light, heavy)))
+            staged[levels[1].factor] = f" * ({later})"
         read = [
             f"const F {name} = {self._datum(k)}{staged.get(name, '')};"
             for k, name in enumerate(names)

@@ -145,24 +145,28 @@ EXACT_GAIN: Mapping[Precision, float] = {"float32": 1e-3, "float64": 1e-9}
 """Predicted relative decrease of |r|^2 at which a stage ends, with constraints or three priorities."""
 REST_GAIN: Mapping[Precision, float] = {"float32": 1e-3, "float64": 1e-8}
 """Predicted relative decrease of |r|^2 at which the last stage ends, with targets."""
-MULTIPLIER_STAGES: Mapping[Precision, tuple[float, ...]] = {
-    "float32": (1.0, 2.0**-3, 2.0**-6, 2.0**-9),
-    "float64": (2.0**-3, 2.0**-9, 2.0**-15, 2.0**-21),
+MULTIPLIER_STAGES: Mapping[Precision, tuple[float, float, float]] = {
+    "float32": (1.0, 2.0**-3, 2.0**-9),
+    "float64": (2.0**-3, 2.0**-6, 2.0**-21),
 }
-"""Factors of lower-priority rows beside constraints, stage by stage, with a constant ratio."""
+"""Factors of lower-priority rows beside constraints: first, ratio, last."""
 CLOSING_STAGE = 2.0**-41  # factor of a further stage in float64: only c is solved, without multipliers
 CLOSING_STEPS = 2.0  # iterations reserved for this stage
 
 
-def stage_range(program: IslandProgram, precision: Precision) -> tuple[float, float]:
-    """Return the factors of the first and the last stage; in float64 only the last stage, to refine answers."""
+def _stages(program: IslandProgram, precision: Precision) -> tuple[float, float, float]:
+    """Return factors of lower-priority rows: first, ratio from stage to stage, last; float64 only refines answers."""
     if program.multiplied:
-        return MULTIPLIER_STAGES[precision][0], MULTIPLIER_STAGES[precision][-1]
-    return 1.0 if precision == "float32" else SECONDARY_STAGE[precision], SECONDARY_STAGE[precision]
+        return MULTIPLIER_STAGES[precision]
+    light = SECONDARY_STAGE[precision]
+    first = 1.0 if precision == "float32" else light
+    return (first, SECONDARY_RATIO, light) if len(program.levels) < 3 else (first, light, light * light)
 
 
-def _ratio(lanes: Lanes) -> float:
-    return MULTIPLIER_STAGES[lanes.precision][1] / MULTIPLIER_STAGES[lanes.precision][0]
+def stage_range(program: IslandProgram, precision: Precision) -> tuple[float, float]:
+    """Return the factors of the first stage, and of the first stage of attempts with few iterations."""
+    first, ratio, last = _stages(program, precision)
+    return first, last if len(program.levels) < 3 else last / ratio
 
 
 def plain(row: int) -> str:
@@ -178,8 +182,8 @@ def own_multiplier_lines(program: IslandProgram, state: LaneState) -> list[str]:
 
 def multiplier_lines(program: IslandProgram, lanes: Lanes, state: LaneState) -> list[str]:
     """Write the statements of the Lagrange multipliers at the trial; the first trial of a stage updates them."""
-    number, ratio, stages = lanes.number, _ratio(lanes), MULTIPLIER_STAGES[lanes.precision]
-    begins = lanes.both(f"stage < {number(stages[0])}", f"old_norm2 >= {number(NOT_EVALUATED)}")
+    number, (first, ratio, _) = lanes.number, _stages(program, lanes.precision)
+    begins = lanes.both(f"stage < {number(first)}", f"old_norm2 >= {number(NOT_EVALUATED)}")
     lines = [f"const auto begins = {begins};"]
     share = lanes.everywhere(number(ratio * ratio))
     if lanes.precision == "float64":
@@ -217,28 +221,26 @@ class StageTexts:
     steps: str  # iterations reserved for the next stage
     gain: float  # predicted relative decrease of |r|^2 at which the stage ends
     is_light: str  # whether lower-priority rows are light enough to meet higher-priority rows
-    is_last: str | None = None  # whether attempts end at the minimum of this stage; None: at no minimum
+    is_last: str | None  # whether attempts end at the minimum of this stage; None: at no minimum
 
     @staticmethod
     def of(program: IslandProgram, lanes: Lanes) -> "StageTexts":
         """Write the texts of a program with priorities; their variable `late` is true near the last iteration."""
-        number, first, last = lanes.number, lanes.number(1.0), lanes.number(SECONDARY_STAGE[lanes.precision])
-        gain = EXACT_GAIN[lanes.precision]
+        number, (_, ratio, least) = lanes.number, _stages(program, lanes.precision)
+        is_exact, last = bool(program.multiplied) or len(program.levels) > 2, number(least)
         few, many = (lanes.everywhere(number(times * SECONDARY_STAGE_STEPS)) for times in (1.0, 2.0))
-        if program.multiplied:
-            lighter = f"(stage * {number(_ratio(lanes))})"
-            last = number(MULTIPLIER_STAGES[lanes.precision][-1])
-            steps = lanes.choose(f"{lighter} > {last}", many, few)
-            if lanes.precision == "float64":
-                begins, last = f"stage > {last}", number(CLOSING_STAGE)
-                lighter = lanes.choose(begins, lighter, lanes.everywhere(last))
-                steps = lanes.choose(begins, steps, lanes.everywhere(number(CLOSING_STEPS)))
-            return StageTexts(f"stage > {last}", lighter, steps, gain, f"stage < {first}", f"stage <= {last}")
-        if len(program.levels) > 2:
-            steps = lanes.choose(f"stage == {first}", many, few)
-            is_last = f"stage < {last}" if program.errors else None
-            return StageTexts(f"stage >= {last}", f"(stage * {last})", steps, gain, f"stage < {first}", is_last)
-        lighter = lanes.choose("late", lanes.everywhere(last), f"(stage * {number(SECONDARY_RATIO)})")
-        is_last = f"stage <= {last}"
-        rests = is_last if program.errors else None
-        return StageTexts(f"stage > {last}", lighter, few, SECONDARY_GAIN, is_last, rests)
+        next_stage = f"(stage * {number(ratio)})"
+        lighter = next_stage if is_exact else lanes.choose("late", lanes.everywhere(last), next_stage)
+        steps = lanes.choose(f"{lighter} > {last}", many, few) if is_exact else few
+        if program.multiplied and lanes.precision == "float64":
+            begins, last = f"stage > {last}", number(CLOSING_STAGE)
+            lighter = lanes.choose(begins, lighter, lanes.everywhere(last))
+            steps = lanes.choose(begins, steps, lanes.everywhere(number(CLOSING_STEPS)))
+        return StageTexts(
+            goes_on=f"stage > {last}",
+            lighter=lighter,
+            steps=steps,
+            gain=EXACT_GAIN[lanes.precision] if is_exact else SECONDARY_GAIN,
+            is_light=f"stage < {number(1.0)}" if is_exact else f"stage <= {last}",
+            is_last=f"stage <= {last}" if program.errors or program.multiplied else None,
+        )
