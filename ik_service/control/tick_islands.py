@@ -38,7 +38,7 @@ from ik_service.solver.compiled.island_task import island_constants
 from ik_service.solver.recorded_launches import RecordedLaunches, RecordedStep
 from ik_service.solver.rows.binding import RowKind
 from ik_service.solver.rows.blocks import Rows
-from ik_service.solver.rows.layout import Support, touched_dofs
+from ik_service.solver.rows.layout import Support, island_parts
 from ik_service.solver.rows.weights import RowWeights, objective_weights
 from objectives import IKJacobianType, InputError
 from objectives.expression.rows import ROW_WEIGHTS
@@ -182,21 +182,12 @@ class TickIslands:
 
     def _signature(self, island: int) -> IslandSignature:
         """Give the signature of an island; tasks and loops have goals, and beside targets the posture."""
-        robot, partition, tasks = self._model.robot, self._partition, self._tasks
-        trees = np.flatnonzero(partition.tree_island[0] == island)
-        rows = np.flatnonzero(partition.row_island[0] == island)
-        touched = touched_dofs(self._model, self._support.dofs[rows])
-        objectives: Any = self._rows.objectives
+        partition, tasks = self._partition, self._tasks
+        trees, rows = (np.flatnonzero(of[0] == island) for of in (partition.tree_island, partition.row_island))
         is_beside = tasks.posture is not None and bool((self._rows.row_kind[rows] == RowKind.TARGET).any())
         return IslandSignature.of(
-            robot,
-            self._model,
-            objectives,
-            self._rows.start,
-            [int(a) for a in np.flatnonzero(np.isin(robot.trees.active_treeid, trees) & touched)],
-            [int(row) for row in rows],
-            self._rows.of_kind(RowKind.TARGET),
-            FLOAT64_ERROR,
+            *island_parts(self._rows, self._support, trees, rows),
+            half_angle_error=FLOAT64_ERROR,
             goal_count=tasks.loops.stop + is_beside,
             limit_turns=True,
             judged=self._judged_rows(rows),

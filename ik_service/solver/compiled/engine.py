@@ -115,7 +115,7 @@ class CompiledEngine:
         # copied
         given, count = work.inputs.given.host[1:].tobytes(), settings.problem_count
         if self._recent[0] != (given, count) or not self._model.device.is_capturing:  # then nothing can be read
-            self._recent = (given, count), work.weights.with_objectives(given, self._others, count)
+            self._recent = (given, count), work.weights.of_rows(given, self._layout.rows, count)
         weights = self._recent[1]
         self._choice = self._selection(work, settings) if settings.runs_all_seeds else None
         if settings.float64_finish and self._joint_q_float64 is None:
@@ -174,7 +174,7 @@ class CompiledEngine:
         load_kernels_alone(SOLVE_IO, self._model.device)
         inputs, problems = work.inputs, work.problems
         inputs.given.host[1::2], inputs.given.host[2::2] = 1, orientations
-        weights = work.weights.with_objectives(inputs.given.host[1:].tobytes(), self._others, count)
+        weights = work.weights.of_rows(inputs.given.host[1:].tobytes(), self._layout.rows, count)
         partition = common_partition(weights, self._layout.incidence, self._model.device, join=self._join)
         tasks = kernels.tasks(problems, inputs, partition, count, problems.best)
         proofs = kernels.proof_tasks(problems, inputs, work.verification, partition, count)
@@ -376,7 +376,7 @@ class LoopClosing:
         shape = problems.best.joint_q.shape
         if self._joint_q is None or self._joint_q.device.shape != shape:
             self._joint_q = HostDeviceArray(shape, wp.float64, self._device)
-        weights = self._weights.with_objectives(b"", self._layout.rows.objectives, count)
+        weights = self._weights.of_rows(b"", self._layout.rows, count)
         partition = host_partition(weights, self._layout.incidence, self._device)
         tasks = kernels.finish_tasks(problems, work.inputs, partition, count, self._joint_q.device, is_verdict=False)
         modules = dict(block for one, _ in tasks for block in one.blocks().items())

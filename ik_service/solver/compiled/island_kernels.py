@@ -53,7 +53,7 @@ from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.lm.ranking import EQUAL_MINIMA, EQUAL_MINIMA_OF_MANY, PRECISE_POSITION
 from ik_service.solver.lm.seeds import seed_ranges
 from ik_service.solver.rows.binding import RowKind, has_row_tolerances
-from ik_service.solver.rows.layout import RowLayout, active_columns, touched_dofs
+from ik_service.solver.rows.layout import RowLayout, active_columns, island_parts
 from ik_service.solver.verdict.verification import Verification
 
 POSITION_ROWS = 3  # of a pose target, its first
@@ -122,7 +122,6 @@ class IslandKernels:
         self._model, self._rows, self._support = layout.rows.model, layout.rows, layout.support
         self._targets = self._rows.of_kind(RowKind.TARGET)
         self._others: Sequence[Any] = self._rows.others
-        self._constraints = self._rows.of_kind(RowKind.CONSTRAINT)
         self._tolerated = [k for k, one in enumerate(self._rows.objectives) if has_row_tolerances(one)]
         self._ranges: tuple[LimitArrays, Any] | None = None  # ranges of the limits of the last solve
         self._codes: OrderedDict[tuple[object, ...], IslandCode] = OrderedDict()
@@ -286,19 +285,14 @@ class IslandKernels:
         return found
 
     def _code(self, trees: NDArray[np.intp], rows: NDArray[np.intp], precision: Precision) -> IslandCode:
-        own_rows = tuple(map(int, rows))
-        key = (tuple(map(int, trees)), own_rows, precision, self.checks_collision)
+        key = (tuple(map(int, trees)), tuple(map(int, rows)), precision, self.checks_collision)
         if key not in self._codes:
-            robot = self._model.robot
-            touched = touched_dofs(self._model, self._support.dofs[rows])
-            dofs = [int(a) for a in np.flatnonzero(np.isin(robot.trees.active_treeid, trees) & touched)]
-            objectives: Any = self._rows.objectives
-            error = FLOAT32_ERROR if precision == "float32" else FLOAT64_ERROR
-            starts, targets = self._rows.start, self._targets
-            given = (robot, self._model, objectives, starts, dofs, own_rows, targets, error)
-            constraints, secondary = self._constraints, self._rows.secondary
             signature = IslandSignature.of(
-                *given, tolerated=self._tolerated, constraints=constraints, secondary=secondary
+                *island_parts(self._rows, self._support, trees, rows),
+                half_angle_error=FLOAT32_ERROR if precision == "float32" else FLOAT64_ERROR,
+                tolerated=self._tolerated,
+                constraints=self._rows.of_kind(RowKind.CONSTRAINT),
+                secondary=self._rows.secondary,
             )
             size = self.collision.size if self.collision is not None and self.checks_collision else None
             kernel = self.launches.kernel(signature, precision, size)
@@ -306,7 +300,7 @@ class IslandKernels:
             entries, most = kernel.source.space.entries, self.launches.step_entries_max
             if entries > most:  # rows of targets are switched off, or there are loops
                 raise EngineError(
-                    f"The compiled engine cannot solve this problem: {_too_large(len(dofs), entries, most)}."
+                    f"The compiled engine cannot solve this problem: {_too_large(len(program.dofs), entries, most)}."
                 )
             constants = island_constants(program, self._model, precision=precision, hard_limits=limited)
             self._codes[key] = IslandCode(kernel, program.inputs, constants)

@@ -226,14 +226,12 @@ class HostRows:
                 raise EngineError("Answers have no derivatives where joints that close loops have limits.")
             self._objectives.append(objective)
             self._blocks.append(HostBlock(tables, size, objective.weight))
-        sizes = rows.sizes
-        self.kind = np.repeat(np.array(rows.kinds, np.int32), sizes)
-        self.yields = np.repeat([k in rows.secondary for k in range(len(sizes))], sizes)
+        self.kind, self.yields = rows.row_kind, rows.row_secondary
         smooth = [
             kind in HAVE_TO_BE_MET or not block.has_kinks for kind, block in zip(rows.kinds, self._blocks, strict=True)
         ]
-        self.has_kinks = np.repeat(~np.array(smooth, dtype=bool), sizes)
-        self.factor = np.repeat([block.weight for block in self._blocks], sizes)
+        self.has_kinks = np.repeat(~np.array(smooth, dtype=bool), rows.sizes)
+        self.factor = np.repeat([block.weight for block in self._blocks], rows.sizes)
         self.dof_tree = self.robot.trees.active_treeid
 
     def data(

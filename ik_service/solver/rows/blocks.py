@@ -73,6 +73,7 @@ class Rows:
         self.start = [sum(self.sizes[:k]) for k in range(len(self.sizes))]  # first row of each objective
         self.count = sum(self.sizes)  # number of rows
         self.row_kind = np.repeat(np.array(self.kinds, np.int32), self.sizes)  # `RowKind` of each row, int32 [count]
+        self.row_secondary = np.repeat(np.isin(range(len(self.sizes)), self.secondary), self.sizes)  # bool [count]
         self._cleared: tuple[wp.array[Any], ...] | None = None
         # whether each objective is differentiated by a tape
         self.taped = [mode is IKJacobianType.AUTODIFF or not o.supports_analytic() for o in self.objectives]

@@ -140,9 +140,14 @@ def _probe(model: DeviceModel, rows: Rows) -> NDArray[np.bool_]:
     return np.asarray((jacobian.numpy() != 0.0).any(axis=0))
 
 
-def touched_dofs(model: DeviceModel, support: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the active DOFs of all rows of a support [rows, joint_dof_count], bool [active_dof_count]."""
-    return np.asarray(active_columns(model, support).any(axis=0))
+def island_parts(
+    rows: Rows, support: Support, trees: NDArray[np.intp], own: NDArray[np.intp]
+) -> tuple[Any, Any, Any, list[int], list[int], list[int], list[int]]:
+    """Return the first arguments of `IslandSignature.of` for an island with these trees and rows."""
+    model = rows.model
+    touched = active_columns(model, support.dofs[own]).any(axis=0)
+    dofs = np.flatnonzero(np.isin(model.robot.trees.active_treeid, trees) & touched).tolist()
+    return model.robot, model, rows.objectives, rows.start, dofs, own.tolist(), rows.of_kind(RowKind.TARGET)
 
 
 def active_columns(model: DeviceModel, support: NDArray[np.bool_]) -> NDArray[np.bool_]:

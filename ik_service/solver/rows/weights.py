@@ -26,8 +26,8 @@ from ik_service.compiler import FACTORS, SECONDARY_STAGE, SECONDARY_STAGE_STEPS,
 from ik_service.kernels.host_device_array import HostDeviceArray
 from ik_service.linear_solve.islands import Islands
 from ik_service.solver.given.targets import Target
-from ik_service.solver.rows.binding import CONSTRAINT_ROW, RowKind, is_secondary
-from ik_service.solver.rows.blocks import Rows, kind_of
+from ik_service.solver.rows.binding import CONSTRAINT_ROW, RowKind
+from ik_service.solver.rows.blocks import Rows
 from objectives import IKObjective
 
 SECONDARY_SHARE = 2.0**-6
@@ -77,11 +77,8 @@ class Priorities:
 def priorities_of(rows: Rows, capacity: int, trees: int) -> Any:
     """Return the `Priorities` of rows; the factors are written later."""
     found: Any = Priorities()
-    yields = np.zeros(rows.count, np.int32)
-    for k in rows.secondary:
-        yields[rows.start[k] : rows.start[k] + rows.objectives[k].residual_dim()] = 1
     found.kind = wp.array(rows.row_kind, dtype=wp.int32, device=rows.model.device)
-    found.yields = wp.array(yields, dtype=wp.int32, device=rows.model.device)
+    found.yields = wp.array(rows.row_secondary, dtype=wp.int32, device=rows.model.device)
     found.scale = wp.ones((capacity, trees), dtype=wp.float32, device=rows.model.device)
     found.stage, found.first_scale, found.first_stage = (wp.ones_like(found.scale) for _ in range(3))
     return found
@@ -200,10 +197,7 @@ class RowWeights:
 
     lines: Float32Array  # one line for all problems or one each, shape [1 or problem_count, rows]
     is_common: bool = True  # whether one line serves any number of problems
-    kind: NDArray[np.int32] | None = None  # `RowKind` of each row, [rows]; None if all are rows of targets
-    # lower-priority rows in an island with targets, bool [rows]; None for none; all rows have lower priority than the
-    # kind CONSTRAINT
-    secondary: NDArray[np.bool_] | None = None
+    rows: Rows | None = None  # the rows with their priorities; None if all have one priority
 
     @cached_property
     def stamp(self) -> bytes:
@@ -235,24 +229,20 @@ class TargetWeights:
         self._lines = [np.atleast_2d(length_unit * weights).astype(np.float32) for weights in given]
         self._known: dict[bytes, RowWeights] = {}
 
-    def with_objectives(self, given: bytes, objectives: Sequence[IKObjective], problem_count: int) -> RowWeights:
+    def of_rows(self, given: bytes, rows: Rows, problem_count: int) -> RowWeights:
         """Return the weights of all rows in a solve; `given` as in `InputArrays` without its first number."""
         # Rows of a target without positions or orientations are off
-        if self._is_common and not objectives:  # the most frequent solve, with cached weights
+        if self._is_common and not rows.others:  # the most frequent solve, with cached weights
             known = self._known.get(given)
             if known is None:
                 known = self._known[given] = RowWeights(np.hstack(self._given(given)))
             return known
-        blocks = [*self._given(given), *map(objective_weights, objectives)]
-        yields = [False] * len(self._lines) + [is_secondary(objective) for objective in objectives]
-        widths = [block.shape[1] for block in blocks]
-        kinds = [RowKind.TARGET] * len(self._lines) + [kind_of(objective) for objective in objectives]
-        kind, secondary = np.repeat(np.array(kinds, np.int32), widths), np.repeat(yields, widths)
+        blocks = [*self._given(given), *map(objective_weights, rows.others)]
         if self._is_common and all(len(block) == 1 for block in blocks):
-            return RowWeights(np.hstack(blocks), kind=kind, secondary=secondary)
+            return RowWeights(np.hstack(blocks), rows=rows)
         line = np.arange(problem_count)  # kernels repeat the last line if there are fewer
         spread = np.hstack([block[np.minimum(line, len(block) - 1)] for block in blocks])
-        return RowWeights(spread, is_common=False, kind=kind, secondary=secondary)
+        return RowWeights(spread, is_common=False, rows=rows)
 
     def _given(self, given: bytes) -> list[Float32Array]:
         switch = np.repeat(np.frombuffer(given, np.int32), 3).astype(np.float32).reshape(-1, 6)
@@ -297,10 +287,10 @@ class IslandScales:
             for factor in self.factors:
                 factor.host[:n, island] = 1.0
             judged = own
-            if weights.secondary is not None and weights.kind is not None:
-                kind = weights.kind[:, None]
-                is_constraint, is_target = kind == RowKind.CONSTRAINT, kind == RowKind.TARGET
-                level = level_numbers(is_constraint, is_target, weights.secondary[:, None], own)
+            if weights.rows is not None:
+                kind, is_secondary = weights.rows.row_kind[:, None], weights.rows.row_secondary[:, None]
+                is_constraint = kind == RowKind.CONSTRAINT
+                level = level_numbers(is_constraint, kind == RowKind.TARGET, is_secondary, own)
                 judged = own & (level == 0)
                 share = np.where((own & is_constraint).any(axis=0), 1.0, SECONDARY_SHARE)
                 for number, factor in enumerate(self.factors, 1):
