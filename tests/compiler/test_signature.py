@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
-from ik_service.compiler import FLOAT64_ERROR, IslandSignature, Lanes, build_program, statements
+from ik_service.compiler import FLOAT64_ERROR, IslandSignature, Lanes, build_program, level_numbers, statements
 from objectives import IKObjectivePose, IKObjectivePosition
 
 
@@ -54,6 +54,20 @@ def test_signatures_see_the_robot_and_elements_may_be_stated_in_lists():
     assert signature(robot) != signature(dataclasses.replace(robot, joint_X_p=longer))
     assert signature(robot, dofs=range(6)) != signature(robot.lock({"panda_joint7": 0.5}))
     assert signature(robot, kind=Listed) == signature(robot, kind=IKObjectivePosition)
+
+
+@pytest.mark.parametrize(
+    ("own", "numbers"),
+    [
+        ([True, True, True, True], [0, 1, 1, 2]),
+        ([True, False, True, True], [0, 1, 1]),
+        ([False, True, True, True], [0, 0, 1]),
+        ([False, False, True, True], [0, 0]),
+    ],
+)
+def test_constraints_come_before_all_rows_and_priority_1_after_targets(own, numbers):
+    is_constraint, is_target, _priority_0, is_secondary = np.eye(4, dtype=bool)
+    assert level_numbers(is_constraint, is_target, is_secondary, np.array(own))[own].tolist() == numbers
 
 
 class Listed(IKObjectivePosition):

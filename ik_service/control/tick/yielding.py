@@ -101,8 +101,7 @@ def _kinds(program: IslandProgram) -> dict[int, int]:
 
 def _weighing(program: IslandProgram, weights: Sequence[float]) -> str:
     """Give statements that disable lower-priority rows, or reduce their weights and damping, by the stage."""
-    kinds, weighs = _kinds(program), [one.field == ROW_WEIGHTS for one in program.inputs]
-    numbers = [one.objective if own else None for one, own in zip(program.inputs, weighs, strict=True)]
+    kinds, numbers = _kinds(program), [one.objective if one.field == ROW_WEIGHTS else None for one in program.inputs]
     return WEIGHING.format(
         kinds=", ".join(str(0 if k is None else kinds[k]) for k in (*numbers, None)),
         factors=", ".join(repr(0.0 if k is None else float(weights[k])) for k in (*numbers, None)),
