@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from tests.attacks.service import KEYS, Service
 
-TIMEOUT_S = 120.0
+TIMEOUT_S = 600.0
 JSON = "application/json"
 
 

@@ -6,27 +6,22 @@ import pytest
 
 from tests.attacks.service import Service, running
 
-
-@pytest.fixture(scope="session", params=[1, pytest.param(2, marks=pytest.mark.evidence)], ids="workers={}".format)
-def workers(request: pytest.FixtureRequest) -> int:
-    """Number of workers of the services that are attacked."""
-    count: int = request.param
-    return count
+SMALL = {"memory_bytes": 64 << 20, "answer_timeout_s": 2.0}
 
 
 @pytest.fixture(scope="module")
-def start_service(tmp_path_factory: pytest.TempPathFactory, workers: int) -> Iterator[Callable[..., Service]]:
+def start_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Service]]:
     """Starts services with settings of their own, `start_service(max_connections=64)`; they end with the file."""
     with contextlib.ExitStack() as stack:
 
         def start(**settings: Any) -> Service:
-            return stack.enter_context(running(tmp_path_factory.mktemp("service"), workers=workers, **settings))
+            return stack.enter_context(running(tmp_path_factory.mktemp("service"), **settings))
 
         yield start
 
 
 @pytest.fixture(scope="session")
-def service(tmp_path_factory: pytest.TempPathFactory, workers: int) -> Iterator[Service]:
-    """A service with the settings that it comes with, for all attacks that leave nothing behind."""
-    with running(tmp_path_factory.mktemp("service"), workers=workers) as one:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service whose requests may hold little memory, and answers that nobody reads not for long."""
+    with running(tmp_path_factory.mktemp("service"), **SMALL) as one:
         yield one

@@ -4,12 +4,11 @@ import json
 
 import pytest
 
-from tests.attacks.attack import for_a_moment_and_a_minute, under_attack
+from tests.attacks.attack import under_attack
 from tests.attacks.callers import JSON, again_and_again
 from tests.attacks.service import KEYS
 from tests.attacks.untrue_archive import untrue_archive
 
-MEMORY_BYTES = 64 << 20
 MOST_MEMORY_MB = 400.0
 NAMES = {f"orientations_xyz{k}": 1 for k in range(250)}
 LONG_NAME = json.dumps({"n" * 10_000_000: 1}).encode()
@@ -21,25 +20,18 @@ BODIES = {
     "numbers": (b'{"x":[NaN,' + b"1," * 500_000 + b"1]}", JSON, "not_finite"),
     "stranger": (LONG_NAME, JSON, "invalid_api_key"),
 }
+pytestmark = pytest.mark.evidence
 
 
-@pytest.fixture(scope="module")
-def service(start_service):
-    """A service whose requests may hold little memory."""
-    return start_service(memory_bytes=MEMORY_BYTES)
-
-
-@pytest.mark.evidence
 @pytest.mark.parametrize(("body", "media_type", "code"), BODIES.values(), ids=BODIES)
-@for_a_moment_and_a_minute
-def test_bodies_of_one_key_cost_what_was_counted_for_them(service, body, media_type, code, seconds):
+def test_bodies_of_one_key_cost_what_was_counted_for_them(service, body, media_type, code):
     request = "POST", "/v1/robots/panda/solve?link=panda_hand", untrue_archive(512) if body is None else body
     key = KEYS["attacker"] if code != "invalid_api_key" else "of-nobody-0123456789"
 
     def bodies_of_one_key(service, stop):
         return again_and_again(service, stop, 4, lambda number, turn: request, key=key, media_type=media_type)
 
-    report = under_attack(service, bodies_of_one_key, seconds, least=0.9)
+    report = under_attack(service, bodies_of_one_key, least=0.9)
     codes = {answer.code for answer in report.outcome}
     assert code in codes
     assert codes <= {code, "share_exhausted", "queue_full"}
