@@ -5,12 +5,14 @@ Ticks are in float64 on both, so commands agree to `SAME`; between schedules all
 
 import numpy as np
 import pytest
+import warp as wp
 
 import ik_service
 from ik_service.collision.shapes import Sphere
 from ik_service.collision.world import World
 from ik_service.control import ControlLimits, IKController
 from ik_service.errors import EngineError
+from objectives import IKObjectivePosture
 from tests.control.conftest import pose_of
 from tests.pretended_cuda.conftest import CPU, GPU
 from tests.pretended_cuda.device import SCHEDULES
@@ -57,6 +59,18 @@ def test_the_commands_are_those_of_the_cpu_and_the_same_bytes_in_every_schedule(
     assert np.abs(expected[-1, 0] - START).max() > 1e-4
     np.testing.assert_allclose(found[0], expected, atol=SAME)
     assert {one.tobytes() for one in found} == {found[0].tobytes()}
+
+
+@pytest.mark.evidence
+def test_an_array_that_replaces_data_of_an_objective_is_read_from_then_on(panda, poses):
+    moved, exchanged, found = START + 0.1, IKObjectivePosture(START), []
+    for posture in (IKObjectivePosture(moved), exchanged):
+        controller = controller_of(panda.robot, objectives=[posture])
+        if posture is exchanged:
+            posture.set_reference(wp.array([moved], dtype=wp.float32, device=GPU))
+        found.append(run(controller, poses))
+    assert np.abs(found[0][-1, 0] - START).max() > 1e-4
+    assert found[0].tobytes() == found[1].tobytes()
 
 
 @pytest.mark.evidence

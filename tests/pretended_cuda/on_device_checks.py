@@ -8,6 +8,7 @@ import ik_service
 from ik_service.solver import recording
 from objectives import IKObjectivePosture, InputError
 from tests.pretended_cuda.conftest import COUNT, GPU, evidence, solver_of
+from tests.solver.conftest import assert_same_bytes
 
 COPIED = ("bytes_to_device", "bytes_to_host")
 BACK = slice(None, None, -1)
@@ -70,6 +71,13 @@ def test_a_caller_records_solves_in_a_graph_of_their_own(panda):
         expected = solved(panda, order, initial_joint_q=start)
         assert_same_columns(out, expected)
         np.testing.assert_array_equal(starts.numpy(), expected.joint_q)
+
+
+@pytest.mark.evidence
+def test_a_solve_on_the_host_takes_arrays_of_the_device_and_gives_its_columns_there(panda):
+    result = solver_of(panda).solve(*on_gpu(panda))
+    assert_same_bytes(result, solved(panda))
+    assert_same_columns(result.to_warp(), result)
 
 
 def test_what_a_graph_cannot_hold_is_an_error_while_it_is_recorded(panda):

@@ -24,11 +24,12 @@ from ik_service.solver.compiled import waves
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.targets import Target
-from objectives import InputError, ObjectiveError
+from objectives import IKObjectivePosture, InputError, ObjectiveError
 from tests.pretended_cuda.conftest import COUNT, CPU, GPU, draw, evidence, solve, solver_of
 from tests.pretended_cuda.device import SCHEDULES
 from tests.solver.conftest import assert_same_bytes, inside_limits
 from tests.solver.quick_objective import QuickObjective
+from tests.solver.test_loops import CLOSED, four_bar, gaps
 
 SAME_PLACE = 2e-2  # [m or rad]: attempts that took the same steps drift along the DOFs that are to spare
 FINISHED = 1e-6  # [m]: float32 coordinates of a finish in float64
@@ -185,6 +186,18 @@ def test_obstacles_are_kept_away_from():
     results = [solve(solver_of(problems, "auto", where), problems, world=world) for where in (CPU, GPU)]
     np.testing.assert_array_equal(*(result.status for result in results))
     assert 0 < results[1].success.sum() < COUNT
+
+
+@pytest.mark.evidence
+@each_engine
+def test_loops_are_closed(engine):
+    robot = four_bar()
+    solver = ik_service.IKSolver(
+        robot, [], objectives=[IKObjectivePosture(robot.mid_joint_q)], engine=engine, device=GPU
+    )
+    result = solver.solve(problem_count=COUNT)
+    assert result.success.all()
+    assert gaps(robot, result.joint_q).max() <= CLOSED
 
 
 @pytest.mark.evidence

@@ -66,7 +66,7 @@ def test_all_checks_pass_and_every_place_that_asks_what_a_device_is_asks_a_gpu(o
 
 
 @pytest.mark.evidence
-@pytest.mark.parametrize("seed", range(2, 6))
+@pytest.mark.parametrize("seed", range(2, 4))
 def test_checks_pass_in_other_random_orders(on_device, seed):
     on_device(*CHECKS, *ALL, numbers={"seed": seed, "pause_each": 4 * seed})
 

@@ -134,11 +134,19 @@ def test_a_posture_costs_neither_loop_nor_targets(holding, engine, count):
     assert near < far
 
 
+class OnDevice(QuickObjective):
+    """Its points are on the device of the solver."""
+
+    def init_buffers(self, model, jacobian_mode):
+        super().init_buffers(model, jacobian_mode)
+        self.points = self.points.to(self.device)
+
+
 def test_loops_are_closed_beside_objectives_of_any_kind(holding):
     robot, n = holding.robot, 20
     body = robot.link_frame(LEFT)[0]
     points = robot.body_poses(holding.joint_q[:n])[:, body, :3]
-    solver = cpu_solver(robot, objectives=[QuickObjective(body, points)])
+    solver = cpu_solver(robot, objectives=[OnDevice(body, points)])
     assert solver.engine == "staged"
     result = solver.solve(problem_count=n)
     assert gaps(robot, result.joint_q).max() <= CLOSED
