@@ -20,7 +20,7 @@ CLOSING_LINE = re.compile(r"(\d+ (?:passed|failed).*?) in [\d.]+s")
 
 def run_tests(root: Path, *files: str) -> tuple[int, str]:
     """Run files of tests on the code below a root; return pytest's exit status and its output."""
-    options = ["-q", "-p", "no:cacheprovider", "--import-mode=importlib"]
+    options = ["-q", "-x", "-p", "no:cacheprovider", "--import-mode=importlib"]
     command = [sys.executable, "-m", "pytest", *options, *files]
     # Compiled files are told apart by the second in which their source was written, and faults come faster than that.
     variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(root)}
