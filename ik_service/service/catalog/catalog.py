@@ -40,16 +40,10 @@ AnyEntry = TypeVar("AnyEntry", bound=Entry)
 
 
 class Catalog(ABC, Generic[AnyEntry]):
-    """Entries by name.
+    """Entries by name: built-in ones, which cannot be changed, and at most `max_uploaded` put into the folder, if any.
 
-    Args:
-        folder: Folder of the entries put at run time; None: no entry can be put.
-        built_in: Built-in entries by name; they cannot be changed.
-        max_uploaded: Largest number of entries put at run time.
-        uploaders: Number of API keys with the right to put and delete entries; if several, no key may take all room.
-
-    Raises:
-        InputError: The folder cannot be made or read.
+    `uploaders` is the number of API keys with the right to put and delete entries; if several, no key may take all
+    room. InputError if the folder cannot be made or read.
     """
 
     noun: str  # kind of entry in messages: "robot" or "world"
@@ -79,11 +73,7 @@ class Catalog(ABC, Generic[AnyEntry]):
 
     @abstractmethod
     def _entry_of(self, name: str, text: bytes) -> AnyEntry:
-        """Return the entry in a text, under the given name.
-
-        Raises:
-            InputError: The text is not a valid entry.
-        """
+        """Return the entry in a text, under the given name; InputError if the text is not a valid entry."""
 
     @property
     def entries(self) -> Mapping[str, AnyEntry]:
@@ -91,11 +81,7 @@ class Catalog(ABC, Generic[AnyEntry]):
         return self._served
 
     def entry(self, name: str) -> AnyEntry:
-        """Return an entry.
-
-        Raises:
-            UnknownNameError: No entry has this name; the message lists all names.
-        """
+        """Return an entry; UnknownNameError, with all names, if no entry has this name."""
         found = self._served.get(name)
         if found is None:
             noun = self.noun.capitalize()
@@ -109,13 +95,9 @@ class Catalog(ABC, Generic[AnyEntry]):
     def put(self, name: str, text: bytes, precondition: Precondition) -> tuple[AnyEntry, bool]:
         """Put or replace an entry; return the entry and whether its name is new. Blocks for the parser and the disk.
 
-        Raises:
-            UploadsDisabledError: This service accepts no uploads.
-            InputError: The name is invalid (`name_error`), or the text is not a valid entry.
-            KeyRightsError: Another API key has put the entry of this name.
-            CatalogFullError: All API keys together, or this key, have put as many entries as allowed.
-            StaleEntryError: The precondition does not hold.
-            CatalogStorageError: The disk refuses the file; CatalogStorageFullError if the disk is full.
+        Errors as in `require_changeable`; InputError if the text is not a valid entry; KeyRightsError if another API
+        key has put the entry; CatalogFullError if all API keys together, or this key, have put as many entries as
+        allowed; StaleEntryError if the precondition does not hold; CatalogStorageError if the disk refuses the file.
         """
         self.require_changeable(name)
         assert self._store is not None  # the catalog is open
@@ -168,13 +150,9 @@ class Catalog(ABC, Generic[AnyEntry]):
     def delete(self, name: str, precondition: Precondition) -> None:
         """Delete an uploaded entry. Blocks for the disk.
 
-        Raises:
-            UploadsDisabledError: This service accepts no changes of the catalog.
-            InputError: The name is invalid or built in.
-            UnknownNameError: No entry has this name.
-            StaleEntryError: The precondition does not hold.
-            KeyRightsError: Another API key has put the entry.
-            CatalogStorageError: The disk refuses to delete the file.
+        Errors as in `require_changeable`; UnknownNameError if no entry has this name; StaleEntryError if the
+        precondition does not hold; KeyRightsError if another API key has put the entry; CatalogStorageError if the disk
+        refuses.
         """
         self.require_changeable(name)
         assert self._store is not None  # the catalog is open
@@ -188,9 +166,7 @@ class Catalog(ABC, Generic[AnyEntry]):
     def require_changeable(self, name: str) -> None:
         """Refuse a change that no API key can make under this name.
 
-        Raises:
-            UploadsDisabledError: This service accepts no changes of the catalog.
-            InputError: The name is invalid or built in.
+        UploadsDisabledError if this service accepts no changes; InputError for an invalid or built-in name.
         """
         if not self._uploaders:
             raise UploadsDisabledError(
@@ -291,11 +267,7 @@ class CatalogRefresh(Generic[AnyCatalog]):
         self._until = 0.0  # when requests stop waiting for the running one
 
     async def current(self, name: str | None = None) -> AnyCatalog:
-        """Return the catalog with the current files of the folder, or an earlier state if the refresh takes long.
-
-        Args:
-            name: Name of the entry in the request; None if the request names no entry.
-        """
+        """Return the catalog, current if the refresh is fast; `name` is the entry in the request, if any."""
         if not self._catalog.is_current():
             if self._next is None:
                 self._next = asyncio.create_task(self._refresh(self._running))

@@ -73,11 +73,7 @@ class Precondition:
     owner: Owner = None  # name of the caller's API key; None for the service itself, which may change every entry
 
     def check(self, noun: str, name: str, current: Entry | None) -> None:
-        """Check the precondition against the current entry.
-
-        Raises:
-            StaleEntryError: The entry does not meet the precondition.
-        """
+        """Raise StaleEntryError if the current entry does not meet the precondition."""
         one = f"{noun.capitalize()} '{name}'"
         if current is not None and _names(self.if_none_match, current):
             raise StaleEntryError(f"{one} exists already.")

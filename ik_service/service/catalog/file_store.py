@@ -38,11 +38,7 @@ _logger = logging.getLogger(__name__)
 
 @contextmanager
 def disk_errors() -> Iterator[None]:
-    """Convert OSError into errors of the catalog.
-
-    Raises:
-        CatalogStorageError: The disk refuses the change; CatalogStorageFullError if the disk is full.
-    """
+    """Convert OSError into CatalogStorageError, for a full disk into CatalogStorageFullError."""
     try:
         yield
     except OSError as error:
@@ -55,15 +51,9 @@ def disk_errors() -> Iterator[None]:
 
 
 class FileStore:
-    """Files by name in a folder.
+    """Files by name in a folder, created if missing; InputError if the folder cannot be made or read.
 
-    Args:
-        folder: The folder; created if missing.
-        noun: Kind of entries: a key of `SUFFIXES`.
-        most_bytes: Largest allowed file; `text` returns at most one byte more.
-
-    Raises:
-        InputError: The folder cannot be made or read.
+    `noun` is a key of `SUFFIXES`; `most_bytes` is the largest allowed file, and `text` returns at most one byte more.
     """
 
     def __init__(self, folder: Path, noun: str, most_bytes: int) -> None:
@@ -81,11 +71,7 @@ class FileStore:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Lock the folder against changes by other processes.
-
-        Raises:
-            OSError: The folder cannot be opened.
-        """
+        """Lock the folder against changes by other processes; OSError if the folder cannot be opened."""
         descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -127,19 +113,11 @@ class FileStore:
             return None
 
     def write(self, name: str, text: bytes) -> None:
-        """Write or replace a file.
-
-        Raises:
-            OSError: The disk refuses the file; the earlier file stays.
-        """
+        """Write or replace a file; OSError if the disk refuses the file, and the earlier file stays."""
         write_whole(self._path(name), lambda file: file.write(text))
 
     def owner(self, name: str) -> Owner:
-        """Return the owner of a file: the name of an API key; None if the file has no owner.
-
-        Raises:
-            OSError: The file with the owner cannot be read.
-        """
+        """Return the owner of a file: the name of an API key, or None; OSError if its file cannot be read."""
         try:
             with open(self._owner_path(name), errors="replace", opener=_open_at_once) as file:
                 return file.read(OWNER_CHARACTERS_MAX).strip()
@@ -147,22 +125,14 @@ class FileStore:
             return None
 
     def set_owner(self, name: str, owner: Owner) -> None:
-        """Store the owner of a new file; None removes the owner.
-
-        Raises:
-            OSError: The disk refuses the change.
-        """
+        """Store the owner of a new file; None removes the owner. OSError if the disk refuses the change."""
         if owner is None:
             self._owner_path(name).unlink(missing_ok=True)
         else:
             write_whole(self._owner_path(name), lambda file: file.write(owner.encode()))
 
     def delete(self, name: str) -> None:
-        """Delete a file and the file with its owner.
-
-        Raises:
-            OSError: The disk refuses the change.
-        """
+        """Delete a file and the file with its owner; OSError if the disk refuses the change."""
         self._path(name).unlink(missing_ok=True)
         self._owner_path(name).unlink(missing_ok=True)
         sync_folder(self._folder)

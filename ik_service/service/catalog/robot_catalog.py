@@ -55,9 +55,7 @@ def built_in_urdf(name: str, model: RobotModel) -> bytes | None:
 def with_choices(text: bytes, **choices: str | None) -> bytes:
     """Return a URDF with reading options in a line at its end; default options need no line.
 
-    Args:
-        text: The URDF. Options in its last line stay valid unless chosen anew.
-        choices: Values of `constraints` and `collision`; None keeps the earlier value.
+    `choices` are values of `constraints` and `collision`; None keeps the value in the last line of the text.
     """
     chosen = {name: word for name, word in choices.items() if word is not None}
     if not chosen:
@@ -77,9 +75,7 @@ def _choices_of(text: bytes) -> dict[str, str]:
 def read_uploaded(text: bytes) -> RobotModel:
     """Return the robot in an uploaded URDF.
 
-    Raises:
-        MjcfRefusedError: The text is MJCF.
-        RobotFileError: The text is not a robot, or the robot has too many DOFs.
+    MjcfRefusedError for MJCF; RobotFileError if the text is not a robot, or the robot has too many DOFs.
     """
     try:
         choices = _choices_of(text)

@@ -22,11 +22,7 @@ def world_text(world: World) -> bytes:
 
 
 class WorldCatalog(Catalog[KeptWorld]):
-    """Worlds by name; see `Catalog`.
-
-    Attributes:
-        worlds: The worlds by name.
-    """
+    """Worlds by name, also as the mapping `worlds`; see `Catalog`."""
 
     noun, most_bytes = "world", MAX_KEPT_BYTES
     unknown_error, name_error = UnknownWorldError, WorldNameError

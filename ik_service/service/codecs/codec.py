@@ -34,11 +34,7 @@ class PackedColumn:
     data: Any  # its numbers, little-endian, C order
 
     def array(self, pointer: str) -> FloatArray:
-        """Return the column as a view of its bytes.
-
-        Raises:
-            FaultyFieldsError: A type, shape or number of bytes that is not allowed.
-        """
+        """Return the column as a view of its bytes; FaultyFieldsError for a wrong type, shape or number of bytes."""
         dtype = DTYPES.get(self.dtype) if isinstance(self.dtype, str) else None
         if dtype is None:
             raise faulty_field(f"{pointer}/dtype", "wrong_type", "Give 'float32' or 'float64'.")
@@ -61,12 +57,7 @@ class PackedColumn:
 
 
 class LazyRows(Sequence[Any]):
-    """A column whose rows are made while they are written, so that they are never in memory all at once.
-
-    Args:
-        count: Number of rows.
-        make: Returns a row by its number.
-    """
+    """A column of `count` rows, made by `make` from their numbers during writing, so never in memory all at once."""
 
     def __init__(self, count: int, make: Callable[[int], Any]) -> None:
         self._count, self._make = count, make
@@ -96,25 +87,15 @@ class Codec(ABC):
     def decoded_bytes(self, body: bytes, limit: int = 0) -> int:
         """Return an upper bound of the memory that the document in a body takes, without decoding it.
 
-        Args:
-            body: The bytes.
-            limit: Most bytes that a decoded body may have.
-
-        Raises:
-            InputError: The body has too many parts.
+        `limit` is the largest number of bytes of a decoded body. InputError if the body has too many parts.
         """
 
     @abstractmethod
     def decode(self, body: bytes, query: str = "", limit: int = 0) -> Any:
         """Return the document in a body; its columns are not checked yet, see `documents/columns.py`.
 
-        Args:
-            body: The bytes.
-            query: Query of the address, for codecs whose body holds arrays alone.
-            limit: Most bytes that a decoded body may have.
-
-        Raises:
-            InputError: The body is not in this encoding, or exceeds a limit.
+        `query` is the query of the address, for codecs whose body holds arrays alone; `limit` is the largest number of
+        bytes of a decoded body. InputError if the body is not in this encoding, or exceeds a limit.
         """
 
     def encode(self, document: Document) -> bytes:

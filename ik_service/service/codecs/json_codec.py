@@ -45,11 +45,9 @@ class JsonCodec(Codec):
         return len(body) + CONTAINER_BYTES * containers + JSON_ENTRY_BYTES * (body.count(b",") + body.count(b":"))
 
     def decode(self, body: bytes, query: str = "", limit: int = 0) -> Any:
-        """Return the JSON document in a body.
+        """Return the JSON document in a body; MalformedBodyError if not JSON in UTF-8.
 
-        Raises:
-            MalformedBodyError: Not JSON, or not UTF-8.
-            FaultyFieldsError: JSON except for a NaN, an Infinity or a number too large; the pointer names it.
+        FaultyFieldsError, with the pointer, for a NaN, an Infinity or a number too large in JSON otherwise correct.
         """
         try:
             if len(body) <= LONG_BYTES:

@@ -22,15 +22,9 @@ _RANGES_MOST = 32
 def codecs_of(headers: Headers, *, documents: str | None = None) -> tuple[Codec, Codec]:
     """Return the codecs of a request and of its answer.
 
-    Args:
-        headers: Of the request.
-        documents: What is asked for, as the beginning of a sentence, where both are documents of several levels; None
-            where they may hold arrays alone.
-
-    Raises:
-        MediaTypeError: Content-Type is missing, not served, or holds arrays alone.
-        ContentEncodingError: The body is compressed.
-        NotAcceptableError: Accept names none that is served.
+    `documents` names the request, as the beginning of a sentence, where both are documents of several levels; None
+    where they may hold arrays alone. MediaTypeError if Content-Type is missing, not served, or holds arrays alone;
+    ContentEncodingError if the body is compressed; NotAcceptableError if Accept names none that is served.
     """
     media_type = headers.get("content-type", "")
     codec = BY_NAME.get(media_type) or BY_NAME.get(media_type.partition(";")[0].strip().lower())
@@ -50,26 +44,14 @@ def codecs_of(headers: Headers, *, documents: str | None = None) -> tuple[Codec,
 
 
 def require_uncompressed(headers: Headers) -> None:
-    """Refuse a compressed body.
-
-    Raises:
-        ContentEncodingError: Content-Encoding says that it is.
-    """
+    """Raise ContentEncodingError for a compressed body."""
     encoding = headers.get("content-encoding")
     if encoding is not None and encoding.strip().lower() not in ("", "identity"):
         raise ContentEncodingError(f"The body's Content-Encoding is {encoding[:100]!r}. Send it uncompressed.")
 
 
 def answer_codec(headers: Headers, preferred: Codec) -> Codec:
-    """Return the codec of an answer.
-
-    Args:
-        headers: Of the request.
-        preferred: The codec of the request; chosen where the client prefers no other.
-
-    Raises:
-        NotAcceptableError: Accept names none that is served.
-    """
+    """Return the codec of an answer, `preferred` if Accept prefers no other; NotAcceptableError if none is served."""
     accept = ", ".join(headers.getlist("accept"))
     if accept in ("", "*/*", preferred.media_type):
         return preferred

@@ -50,9 +50,7 @@ class MsgpackCodec(Codec):
     def decode(self, body: bytes, query: str = "", limit: int = 0) -> Any:
         """Return the document in a body; packed columns are `PackedColumn`.
 
-        Raises:
-            MalformedMsgpackError: Not one MessagePack document of strings, numbers, bytes, lists and maps.
-            BodyTooLargeError: Too many lists and maps.
+        MalformedMsgpackError if not one document of plain types; BodyTooLargeError for too many lists and maps.
         """
         room, memory, length_most = MSGPACK_CONTAINERS_MAX, MSGPACK_DECODED_BYTES, min(MSGPACK_LENGTH_MAX, len(body))
 

@@ -60,10 +60,8 @@ class NpzCodec(Codec):
     def decode(self, body: bytes, query: str = "", limit: int = 0) -> ArchiveFields:
         """Return the arrays of an archive and the fields of the query.
 
-        Raises:
-            MalformedNpzError: Not an archive as `numpy.savez` writes it.
-            BodyTooLargeError: The decompressed size is above the limit, or it holds too many members.
-            FaultyFieldsError: An array of a type that is not accepted.
+        MalformedNpzError if not an archive as `numpy.savez` writes it; BodyTooLargeError for too many members, or a
+        decompressed size above the limit; FaultyFieldsError for an array of a type that is not accepted.
         """
         with _opened(body) as archive:
             members = {member.filename[:-4]: member for member in _members(archive, limit)}

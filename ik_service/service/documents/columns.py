@@ -27,14 +27,8 @@ _SQUARES_SURELY_INSIDE = 0.99 * MAX_VALUE**2
 def read_rows(value: object, width: int, pointer: str) -> FloatArray:
     """Return a column of rows, shape [n, width], n from 1 to `MAX_PROBLEM_COUNT`.
 
-    Args:
-        value: A decoded list, a packed column or an array.
-        width: Numbers in each row.
-        pointer: JSON pointer of the column.
-
-    Raises:
-        FaultyFieldsError: Not rows of `width` finite numbers within the limits.
-        TooManyProblemsError: Too many rows.
+    The value is a decoded list, a packed column or an array. FaultyFieldsError, with the JSON pointer, if not rows of
+    `width` finite numbers within the limits; TooManyProblemsError for too many rows.
     """
     value = value.array(pointer) if isinstance(value, PackedColumn) else value
     if isinstance(value, np.ndarray):
@@ -65,11 +59,7 @@ def read_rows(value: object, width: int, pointer: str) -> FloatArray:
 
 
 def read_row(value: object, width: int, pointer: str) -> FloatArray:
-    """Return one row, shape [width].
-
-    Raises:
-        FaultyFieldsError: Not a row of `width` finite numbers within the limits.
-    """
+    """Return one row, shape [width]; FaultyFieldsError if not `width` finite numbers within the limits."""
     value = value.array(pointer) if isinstance(value, PackedColumn) else value
     if isinstance(value, np.ndarray):
         if value.shape != (width,):
@@ -86,12 +76,7 @@ def read_row(value: object, width: int, pointer: str) -> FloatArray:
 
 
 def read_row_or_rows(value: object, width: int, pointer: str) -> FloatArray:
-    """Return one row for all problems, shape [width], or a column of rows, shape [n, width].
-
-    Raises:
-        FaultyFieldsError: Neither a row nor a column, or numbers not finite or beyond the limits.
-        TooManyProblemsError: Too many rows.
-    """
+    """Return one row for all problems, shape [width], or a column, shape [n, width]; errors as in `read_rows`."""
     value = value.array(pointer) if isinstance(value, PackedColumn) else value
     if isinstance(value, np.ndarray):
         is_row = value.ndim == 1
@@ -101,11 +86,7 @@ def read_row_or_rows(value: object, width: int, pointer: str) -> FloatArray:
 
 
 def check_unit_quaternions(quaternions_xyzw: FloatArray, pointer: str) -> None:
-    """Refuse quaternions of a length other than 1, shape [4] or [n, 4].
-
-    Raises:
-        FaultyFieldsError: A length differs from 1 by more than `UNIT_TOLERANCE`.
-    """
+    """Raise FaultyFieldsError for a length further than `UNIT_TOLERANCE` from 1, shape [4] or [n, 4]."""
     squared = np.einsum("...k,...k->...", quaternions_xyzw, quaternions_xyzw, dtype=np.float64)
     deviations = squared - 1.0
     if np.vdot(deviations, deviations) <= UNIT_TOLERANCE**2:  # then each deviation is below, for the square root, too
@@ -123,11 +104,7 @@ def check_unit_quaternions(quaternions_xyzw: FloatArray, pointer: str) -> None:
 
 
 def check_weights(weights: FloatArray, pointer: str) -> None:
-    """Refuse negative weights, and positive weights with a square of 0 in float32.
-
-    Raises:
-        FaultyFieldsError: A weight other than 0 is below `MIN_ROW_WEIGHT`.
-    """
+    """Raise FaultyFieldsError for negative weights, and positive weights with a square of 0 in float32."""
     wrong = np.argwhere((weights < MIN_ROW_WEIGHT) & (weights != 0.0))
     if wrong.size:
         detail = f"A weight is {MIN_ROW_WEIGHT:g} or more, or 0, which leaves the axis free."
@@ -135,11 +112,7 @@ def check_weights(weights: FloatArray, pointer: str) -> None:
 
 
 def check_directions(directions: FloatArray, pointer: str) -> None:
-    """Refuse directions of length 0, shape [3] or [n, 3].
-
-    Raises:
-        FaultyFieldsError: All three numbers are 0.
-    """
+    """Raise FaultyFieldsError for directions of length 0, shape [3] or [n, 3]."""
     zero = np.flatnonzero(~np.atleast_2d(directions).any(axis=1))
     if zero.size:
         place = pointer if directions.ndim == 1 else f"{pointer}/{zero[0]}"

@@ -32,11 +32,7 @@ Body = TypeVar("Body", bound=Envelope)
 
 
 def read_envelope(kind: type[Body], document: Any) -> Body:
-    """Return the envelope of a document; its columns are not checked yet.
-
-    Raises:
-        FaultyFieldsError: A field violates the schema.
-    """
+    """Return the envelope of a document, its columns not checked; FaultyFieldsError if a field violates the schema."""
     try:
         return kind.model_validate(document)
     except ValidationError as error:
@@ -45,11 +41,7 @@ def read_envelope(kind: type[Body], document: Any) -> Body:
 
 
 def check_link(name: str, robot: RobotModel, pointer: str) -> None:
-    """Refuse an unknown link.
-
-    Raises:
-        FaultyFieldsError: The robot has no link of this name.
-    """
+    """Raise FaultyFieldsError if the robot has no link of this name."""
     try:
         robot.link_index(name)
     except UnknownNameError as error:

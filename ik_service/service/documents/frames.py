@@ -24,9 +24,7 @@ NAMES_SHOWN = 32
 def read_offset(offset: Offset, pointer: str) -> FloatArray:
     """Return a tool frame in the link frame: position [m] and unit quaternion xyzw, shape [7] or [n, 7].
 
-    Raises:
-        FaultyFieldsError: Not rows of numbers within the limits.
-        TooManyProblemsError: Too many rows.
+    Errors as in `read_rows`.
     """
     position: FloatArray = np.zeros(3)
     orientation: FloatArray = np.array([0.0, 0.0, 0.0, 1.0])
@@ -45,13 +43,8 @@ def read_offset(offset: Offset, pointer: str) -> FloatArray:
 def read_disabled(value: Any, robot: RobotModel, count: int) -> NDArray[np.bool_] | None:
     """Return the enabled constraints of a robot, bool [1 or problem_count, constraints]; None: all.
 
-    Args:
-        value: Names of disabled constraints for all problems, or a list of names for each problem.
-        robot: The robot.
-        count: Number of problems.
-
-    Raises:
-        FaultyFieldsError: Not a list of names, or the robot has no constraint of this name.
+    The value has names of disabled constraints for all problems, or a list of names for each problem; otherwise, and
+    for an unknown name, FaultyFieldsError.
     """
     found = Switches("robot", "constraint", robot.constraint_names).read(value, count, "/constraints/disable")
     return None if found is None else np.atleast_2d(found)
@@ -62,14 +55,8 @@ def read_asked_limits(
 ) -> AskedLimits | None:
     """Return the requested limits of joints; None: the limits of the robot.
 
-    Args:
-        body: The request.
-        robot: The robot.
-        start: Initial configurations, shape [problem_count, joint_coord_count]; None: none given.
-        count: Number of problems.
-
-    Raises:
-        FaultyFieldsError: The limits violate the schema, name an unknown joint, or leave a joint no allowed value.
+    `start` are the initial configurations, shape [problem_count, joint_coord_count]; None: none given.
+    FaultyFieldsError if the limits violate the schema, name an unknown joint, or leave a joint no allowed value.
     """
     if count * robot.active_dof_count > MAX_LIMIT_COUNT:
         most = MAX_LIMIT_COUNT // robot.active_dof_count

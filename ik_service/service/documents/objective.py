@@ -25,15 +25,8 @@ from objectives.errors import InputError
 def read_objective(spec: Objective, robot: RobotModel, start: FloatArray | None, pointer: str) -> ObjectiveData:
     """Return the data of an objective; its names and numbers are checked.
 
-    Args:
-        spec: The objective, its columns not checked.
-        robot: The robot.
-        start: `initial_joint_q` of the request, shape [problem_count, joint_coord_count].
-        pointer: JSON pointer of the objective.
-
-    Raises:
-        FaultyFieldsError: An unknown name, or a forbidden number.
-        TooManyProblemsError: Too many rows.
+    `start` is `initial_joint_q` of the request, shape [problem_count, joint_coord_count]. FaultyFieldsError, with the
+    JSON pointer, for an unknown name or a forbidden number; TooManyProblemsError for too many rows.
     """
     names = tuple(_names(spec, robot, pointer))
     if spec.needs_masses and not robot.body_masses:

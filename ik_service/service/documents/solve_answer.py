@@ -76,14 +76,9 @@ def answer_document(
 ) -> dict[str, Any]:
     """Return the answer as a document with columns as arrays; NaN stands for JSON's null.
 
-    Args:
-        robot: The robot.
-        name: Name of the robot in the catalog.
-        decoded: The request.
-        answer: The result of the solver.
-        arrived_at: Arrival of the request on the monotonic clock [s]; None: its arrival in the queue.
-        is_binary: True: statuses are codes, with a list of names; a seed not shared by all islands is -1. False:
-            statuses are words; such a seed is null.
+    `name` is the robot's name in the catalog; `arrived_at` the arrival of the request on the monotonic clock [s], None
+    for its arrival in the queue. With `is_binary`, statuses are codes, with a list of names, and a seed not shared by
+    all islands is -1; otherwise statuses are words, and such a seed is null.
     """
     request, include, count = decoded.request, decoded.include, decoded.request.batch.problem_count
     result = _with_solutions(answer.result) if "solutions" in include else answer.result
@@ -211,9 +206,7 @@ def _answer_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> int
 def array_bytes(robot: RobotModel, request: SolveRequest) -> int:
     """Return the largest memory of the result of a solve, including object switches and requested limits [bytes].
 
-    Args:
-        robot: The robot.
-        request: The request; the solver keeps all solutions even if the answer does not include them.
+    The solver keeps all solutions even if the answer does not include them.
     """
     poses = 0 if request.options.sensitivity is None else len(request.targets)
     extents = _extents(robot, request, len(request.targets), poses)
@@ -230,14 +223,10 @@ def array_bytes(robot: RobotModel, request: SolveRequest) -> int:
 def column_answer_bytes(
     names: Sequence[str], numbers: int, *, rows: int | None = None, arrays: int = 16, is_binary: bool
 ) -> int:
-    """Return the largest size of an answer of columns [bytes].
+    """Return the largest size of an answer of columns, with all their names, numbers and rows [bytes].
 
-    Args:
-        names: All names in the answer.
-        numbers: Number of numbers in all columns.
-        rows: Number of rows in all columns; None: one row per number.
-        arrays: Largest number of columns.
-        is_binary: Whether columns are arrays of bytes rather than text.
+    Without `rows`, each number is a row. `arrays` is the largest number of columns. With `is_binary`, columns are
+    arrays of bytes rather than text.
     """
     rows = numbers if rows is None else rows
     return (

@@ -49,10 +49,8 @@ class DecodedSolve:
 def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_WORLDS) -> DecodedSolve:
     """Return the request in a document.
 
-    Raises:
-        FaultyFieldsError: A field violates the schema, or the robot has no link of this name; pointers refer to the
-            equivalent JSON document.
-        TooManyProblemsError: More problems than allowed.
+    FaultyFieldsError if a field violates the schema, or the robot has no link of this name; pointers refer to the
+    equivalent JSON document. TooManyProblemsError for more problems than allowed.
     """
     if isinstance(document, ArchiveFields):
         document = solve_document(document)
@@ -183,11 +181,7 @@ def _check_derived(robot: RobotModel, count: int, targets: Sequence[Target]) -> 
 
 @lru_cache(maxsize=1024)
 def solver_options(options: SolveOptions) -> SolverOptions:
-    """Return the options for the solver.
-
-    Raises:
-        FaultyFieldsError: Options exclude each other.
-    """
+    """Return the options for the solver; FaultyFieldsError if options exclude each other."""
     fields = options.model_dump(exclude={"engine", "islands"})
     renamed = {"position_tolerance_m": "position_tolerance", "orientation_tolerance_rad": "orientation_tolerance"}
     renamed["margin_m"] = "margin"
@@ -200,13 +194,9 @@ def solver_options(options: SolveOptions) -> SolverOptions:
 def solve_document(fields: ArchiveFields) -> dict[str, Any]:
     """Return the JSON document equivalent to an archive and its query.
 
-    Args:
-        fields: Arrays `positions` [m] and `orientations_xyzw`, of shape [n, 3 or 4] for one link and [n, links, 3 or 4]
-            for several, and `initial_joint_q`, of shape [n, joint_coord_count]; `link`, `include` and `disable` may
-            repeat; options by their names.
-
-    Raises:
-        FaultyFieldsError: An array of another name or shape, or an option given twice.
+    The arrays are `positions` [m] and `orientations_xyzw`, of shape [n, 3 or 4] for one link and [n, links, 3 or 4] for
+    several, and `initial_joint_q`, of shape [n, joint_coord_count]; `link`, `include` and `disable` may repeat; options
+    have their names. FaultyFieldsError for an array of another name or shape, or an option given twice.
     """
     links = [value for name, value in fields.query if name == "link"]
     document: dict[str, Any] = {"targets": [{"link": link} for link in links], "options": {}}

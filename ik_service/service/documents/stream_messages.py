@@ -48,22 +48,12 @@ class StreamPlan:
 
 
 def decode_message(message: Message) -> Any:
-    """Return the document in a message.
-
-    Raises:
-        MalformedBodyError: Neither JSON as text nor MessagePack as bytes.
-        FaultyFieldsError: JSON with a NaN or an infinite number.
-    """
+    """Return the document in a message; MalformedBodyError or FaultyFieldsError as in `Codec.decode`."""
     return JSON.decode(message.encode()) if isinstance(message, str) else MSGPACK.decode(message)
 
 
 def read_configuration(message: Message, robot: RobotModel) -> StreamPlan:
-    """Return the configuration in the first message.
-
-    Raises:
-        MalformedBodyError: Not a document.
-        FaultyFieldsError: A field violates the schema; pointers refer to the message.
-    """
+    """Return the configuration in the first message; errors as in `read_solve`, or MalformedBodyError."""
     given = read_envelope(StreamConfiguration, decode_message(message))
     if given.options.solutions != 1:
         raise faulty_field("/options/solutions", "out_of_range", "A stream answers with one solution.")
@@ -94,15 +84,9 @@ def sequence_of(document: Any) -> int | None:
 
 
 def tick_request(tick: Tick, plan: StreamPlan, joint_q: FloatArray) -> SolveRequest:
-    """Return the solve request of a tick.
+    """Return the solve request of a tick; FaultyFieldsError for missing or forbidden rows.
 
-    Args:
-        tick: The tick.
-        plan: The configuration of the stream.
-        joint_q: Initial configuration if the tick gives none, shape [joint_coord_count].
-
-    Raises:
-        FaultyFieldsError: Missing or forbidden rows.
+    `joint_q` is the initial configuration if the tick gives none, shape [joint_coord_count].
     """
     templates = plan.request.batch
     positions = _rows("positions", tick.positions, templates.positions)
@@ -124,13 +108,9 @@ def configured_message(robot: RobotModel, name: str, warm_up: IKResult) -> dict[
 
 
 def answer_message(seq: int, answer: IKResult, skipped: int, codec: Codec) -> dict[str, Any]:
-    """Return the answer to a tick.
+    """Return the answer to a tick, a result of one problem; rows are plain lists in MessagePack, too.
 
-    Args:
-        seq: Number of the tick.
-        answer: Result of one problem.
-        skipped: Number of ticks replaced by newer ticks since the last answer.
-        codec: Codec of the message; rows are plain lists in MessagePack, too.
+    `skipped` is the number of ticks replaced by newer ticks since the last answer.
     """
     return {
         "type": "answer",

@@ -47,17 +47,9 @@ class Surroundings(NamedTuple):
 def read_surroundings(
     given: SolveWorld | None, robot: RobotModel, options: SolverOptions, count: int, kept: Mapping[str, World]
 ) -> Surroundings:
-    """Return the obstacles around the robot in a request, and the attached objects.
+    """Return the obstacles around the robot in a request, and the attached objects; `kept` are uploaded worlds by name.
 
-    Args:
-        given: World of the request; None: no obstacles.
-        robot: The robot.
-        options: Options of the solve.
-        count: Number of problems.
-        kept: Uploaded worlds, by name.
-
-    Raises:
-        FaultyFieldsError: The world is invalid, or the robot has no collision model.
+    FaultyFieldsError if the world is invalid, or the robot has no collision model.
     """
     found = Surroundings()
     if given is not None:
@@ -115,11 +107,7 @@ def _read_attached(given: Any, robot: RobotModel, world: World) -> Mapping[str, 
 
 
 def read_objects(objects: Any, pointer: str, limits: WorldLimits) -> World:
-    """Return the world with the given objects.
-
-    Raises:
-        FaultyFieldsError: Invalid objects, or too many objects.
-    """
+    """Return the world with the given objects; FaultyFieldsError for invalid objects, or too many objects."""
     try:
         if isinstance(objects, dict):
             if len(objects) > limits.objects:

@@ -146,13 +146,7 @@ def kind_of(error: Exception) -> ProblemKind:
 
 
 def problem_document(kind: ProblemKind, detail: str, faults: Iterable[FaultBody] = ()) -> dict[str, Any]:
-    """Return a problem document.
-
-    Args:
-        kind: Status, code and title.
-        detail: What happened this time, and what to do.
-        faults: Faults of the body; the code of the first is the code of the document.
-    """
+    """Return a problem document; its code is the code of the first fault of the body, or else of the kind."""
     listed = [fault.model_dump() for fault in faults]
     for fault in listed:
         fault["pointer"] = shortened(fault["pointer"], POINTER_LENGTH)

@@ -22,13 +22,8 @@ _logger = logging.getLogger(__name__)
 class BatchRunner:
     """Solves batches and sets the answers of their requests. Belongs to the solver thread.
 
-    Args:
-        solver_cache: The solvers.
-        queue: Source of the batches.
-        changed: Condition with the lock of the queue.
-        gate: Fails requests with code that cannot be compiled.
-        batch_sizer: Records the times of batches.
-        observer: Receives solved batches and dropped requests.
+    `changed` is the condition with the lock of the queue. The gate fails requests with code that cannot be compiled;
+    the batch sizer records the times of batches; the observer receives solved batches and dropped requests.
     """
 
     def __init__(
@@ -76,8 +71,7 @@ class BatchRunner:
     def _solve(self, shares: Sequence[BatchShare]) -> None:
         """Solve a batch and keep the results; if the solver refuses the batch, solve its requests one by one.
 
-        Raises:
-            SolverLostError: The device has failed; the batch gets no answer.
+        SolverLostError if the device has failed; the batch gets no answer.
         """
         robot, started_at = shares[0].queued.robot, time.monotonic()
         try:

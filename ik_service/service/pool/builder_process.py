@@ -39,14 +39,9 @@ CLOCK_S = 2.0
 
 
 class BuilderProcess:
-    """Parent's handle of a builder process.
+    """Parent's handle of a builder process, on idle cores only if `yields`; OSError if the process cannot be started.
 
-    Args:
-        device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
-        yields: Whether the process runs only on idle cores.
-
-    Raises:
-        OSError: The process cannot be started.
+    `device` is "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
     """
 
     def __init__(self, device: str, *, yields: bool = False) -> None:
@@ -65,21 +60,14 @@ class BuilderProcess:
         self._started_at = time.time()
 
     def begin(self, robot: RobotModel, sample: SolveRequest, mark: Path | None) -> None:
-        """Send a request, and the mark to set after the compilation.
-
-        Raises:
-            OSError: The process has ended.
-        """
+        """Send a request, and the mark to set after the compilation; OSError if the process has ended."""
         self._connection.send((robot, sample, mark))
 
     def is_finished(self, patience_s: float) -> bool:
         """Wait for the current request, at most `patience_s` [s]; return whether the request is finished.
 
-        Raises:
-            BuildFailedError: The code cannot be compiled; the process goes on.
-            KernelCacheError: The kernels cannot be kept; the process goes on.
-            EOFError: The process has ended.
-            OSError: The process has ended.
+        BuildFailedError if the code cannot be compiled, KernelCacheError if the kernels cannot be kept: the process
+        goes on. EOFError or OSError if the process has ended.
         """
         if not self._connection.poll(patience_s):
             return False
@@ -132,11 +120,10 @@ def fill_caches(connection: Connection, device: str, log_level: int, yields: boo
 def fill_cache(
     robot: RobotModel, sample: SolveRequest, device: str, mark: Path | None
 ) -> BuildFailedError | KernelCacheError | None:
-    """Solve a request to put its kernels into the cache; runs in the builder process.
+    """Solve a request to put its kernels into the cache; runs in the builder process. Return the error, if any.
 
-    Returns:
-        Error of the compilation or of the kernel cache; None otherwise. None also if the solver refuses the request:
-        the solver thread then gets the same refusal and passes the error to the caller.
+    None also if the solver refuses the request: the solver thread then gets the same refusal and passes the error to
+    the caller.
     """
     with captured_output() as compiler_output:
         try:

@@ -78,10 +78,8 @@ class Build:
 class KernelBuilder:
     """Compiles kernels for requests, step by step, in a thread; the thread ends after the last build.
 
-    Args:
-        device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
-        turn_s: Longest time of a step while other builds wait [s].
-        yields: Whether to compile only on idle cores and to log failures at level DEBUG.
+    `turn_s` is the longest time of a step while other builds wait [s]. With `yields`, the process compiles only on idle
+    cores, and failures are logged at level DEBUG.
     """
 
     def __init__(self, device: str, *, turn_s: float = TURN_S, yields: bool = False) -> None:
@@ -105,20 +103,11 @@ class KernelBuilder:
         *,
         owner: Owner = None,
     ) -> None:
-        """Compile the kernels of a request.
+        """Compile the kernels of a request; any error means that the build could not be queued.
 
-        A build fails, without another attempt, if the compiler rejects the code or if the process keeps dying: the
-        same code would block the solver thread.
-
-        Args:
-            robot: The robot.
-            request: The request.
-            on_end: Called once with the outcome of the build, from any thread.
-            owners: Returns the owners of requests waiting for the kernels; called from any thread.
-            owner: Owner of the request.
-
-        Raises:
-            Exception: The build could not be queued; `on_end` is not called.
+        A build fails, without another attempt, if the compiler rejects the code or if the process keeps dying: the same
+        code would block the solver thread. `on_end` is called once with the outcome of a queued build. `owners` returns
+        the owners of requests waiting for the kernels. Both are called from any thread.
         """
         mark = mark_of(robot, request, self._device)
         if mark.exists():

@@ -31,13 +31,9 @@ _logger = logging.getLogger(__name__)
 
 
 class KernelGate:
-    """Opens the groups of a queue.
+    """Opens the groups of a queue and notifies `changed`, the condition with the lock of the queue.
 
-    Args:
-        builder: Compiles in a separate process; None: the solver thread compiles.
-        queue: The queue.
-        changed: Condition with the lock of the queue; notified when a group opens.
-        observer: Notified of compiled kernels.
+    Without a builder, which compiles in a separate process, the solver thread compiles.
     """
 
     def __init__(
@@ -53,9 +49,7 @@ class KernelGate:
     def is_ready(self, queued: QueuedRequest, compile_here: bool) -> bool:
         """Return whether a request needs no build. The caller holds the lock.
 
-        Raises:
-            CompileFailedError: The code of the request cannot be compiled.
-            KernelCacheError: The code of the request cannot be kept.
+        CompileFailedError if the code of the request cannot be compiled, KernelCacheError if the code cannot be kept.
         """
         code = queued.code_key
         if code in self._failed and self._failed[code][1] > time.monotonic():
@@ -66,10 +60,7 @@ class KernelGate:
         return True
 
     def open_or_wait(self, queued: QueuedRequest, compile_here: bool) -> bool:
-        """Open the group of a request, or let the group wait; return whether to call `compile`.
-
-        The caller holds the lock.
-        """
+        """Open the group of a request, or let it wait; return whether to call `compile`. The caller holds the lock."""
         if self.is_ready(queued, compile_here):
             self._queue.open_group(queued.key)
             return False

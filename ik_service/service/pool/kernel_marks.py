@@ -28,13 +28,7 @@ def mark_of(robot: RobotModel, request: SolveRequest, device: str) -> Path:
 
 
 def mark_compiled(robot: RobotModel, request: SolveRequest, device: str) -> None:
-    """Mark the kernels of a request as compiled, for services with this device and for services with "auto".
-
-    Args:
-        robot: The robot.
-        request: A request for these kernels; its numbers do not matter.
-        device: Device of the compilation.
-    """
+    """Mark the kernels of a request as compiled, for services with this device and for services with "auto"."""
     requests = [request]
     if request.options.precision == "float64":  # float64 kernels include the choice among seeds
         requests.append(replace(request, options=replace(request.options, precision="float32", best_of="cost")))

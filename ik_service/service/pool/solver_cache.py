@@ -43,7 +43,11 @@ class CachedSolver:
 
 
 class SolverCache:
-    """Solvers by robot and target structure, on one device. Not thread-safe: each cache belongs to one thread."""
+    """Solvers by robot and target structure, on one device. Not thread-safe: each cache belongs to one thread.
+
+    `capacity` is the largest number of solvers kept. `threads` are the threads of each solver on a CPU; None: one
+    thread. `effort_most` is the limit of DOFs cubed times seeds times iterations per problem in the staged engine.
+    """
 
     def __init__(
         self,
@@ -53,14 +57,6 @@ class SolverCache:
         threads: int | None = None,
         effort_most: float = math.inf,
     ) -> None:
-        """Start empty.
-
-        Args:
-            device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
-            capacity: Largest number of solvers kept.
-            threads: Threads of each solver on a CPU; None: one thread.
-            effort_most: Limit of DOFs cubed times seeds times iterations per problem in the staged engine.
-        """
         self.device, self._effort_most = device, effort_most
         self._threads, self._capacity = threads, capacity
         self._solvers: dict[Hashable, CachedSolver] = {}  # least recently used first
@@ -75,12 +71,7 @@ class SolverCache:
         return next((str(device) for device in devices if is_lost(device)), None)
 
     def solve(self, robot: RobotModel, request: SolveRequest, progress: Progress | None = None) -> IKResult:
-        """Solve all problems of a request, in parts; call `progress` after every part.
-
-        Raises:
-            InputError: The solver refuses a value.
-            EngineError: No engine supports this problem.
-        """
+        """Solve all problems of a request, in parts, with `progress` after each; errors as in `solve_together`."""
         parts = []
         for begin in range(0, request.problem_count, PART_SIZE):
             rows = slice(begin, min(begin + PART_SIZE, request.problem_count))
@@ -93,9 +84,7 @@ class SolverCache:
     def solve_together(self, robot: RobotModel, requests: Sequence[SolveRequest], owner: str | None = None) -> IKResult:
         """Solve requests with equal `batch_key` in one batch; the problems are in the order of the requests.
 
-        Raises:
-            InputError: The solver refuses a value.
-            EngineError: No engine supports this problem.
+        InputError if the solver refuses a value; EngineError if no engine supports this problem.
         """
         first = requests[0]
         cached = self._cached(robot, first, owner)

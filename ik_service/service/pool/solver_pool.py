@@ -65,12 +65,8 @@ class PoolLimits:
 class SolverPool:
     """Takes requests from any thread and answers them through futures.
 
-    Args:
-        device: "auto", "cpu", "cuda" or a CUDA device such as "cuda:1".
-        limits: Bounds of the pool.
-        threads: Threads of a solver on a CPU; None: one thread.
-        compile_apart: Whether a separate process compiles kernels.
-        observer: Receives the events of the pool.
+    `device` is "auto", "cpu", "cuda" or a CUDA device such as "cuda:1"; `threads` are the threads of a solver on a CPU,
+    None: one thread. With `compile_apart`, a separate process compiles kernels.
     """
 
     def __init__(
@@ -132,21 +128,15 @@ class SolverPool:
         owner: Owner = None,
         compile_here: bool = False,
     ) -> Future[TimedResult]:
-        """Queue a request; cancel and timeout drop all work not yet started.
+        """Queue a request of at least one problem; cancel and timeout drop all work not yet started.
 
-        Args:
-            robot: The robot.
-            request: At least one problem.
-            timeout_s: Time until the deadline of the answer [s]; None: default of the pool.
-            label: Name of the robot for the observer.
-            owner: Owner of the request; owners share the solver's time and the queue.
-            compile_here: Whether the solver thread compiles; faster if the thread is idle.
+        `timeout_s` is the time until the deadline of the answer [s]; None: default of the pool. `label` is the name of
+        the robot for the observer. Owners share the solver's time and the queue. With `compile_here`, the solver thread
+        compiles; faster if the thread is idle.
 
-        Raises:
-            QueueFullError: The queue is full; ShareExhaustedError if only the owner's share is full.
-            CompileFailedError: The code for the request could not be compiled.
-            KernelCacheError: The kernel cache refused the code for the request.
-            ClosedError: The pool is closing; SolverLostError if the solver thread has failed.
+        QueueFullError if the queue is full, ShareExhaustedError if only the owner's share is full; CompileFailedError
+        or KernelCacheError if the code could not be compiled or kept; ClosedError or SolverLostError as in
+        `require_room`.
         """
         now, timeout_s = time.monotonic(), self.limits.timeout_s if timeout_s is None else timeout_s
         queued = QueuedRequest(robot, request, now, now + timeout_s, label=label, owner=owner)
@@ -198,18 +188,12 @@ class SolverPool:
         lag_s: float = 0.0,
         is_read: bool = False,
     ) -> None:
-        """Check the estimated wait of a request, and the room in the queue.
+        """Check the estimated wait of a request, and the room in the queue; `timeout_s` is as in `submit`.
 
-        Args:
-            expected: The expected request; None if unknown.
-            timeout_s: Time until the deadline of the answer [s]; None: default of the pool.
-            lag_s: Waiting time of the request and its answer outside the queue [s].
-            is_read: Whether the request has been read; otherwise it is refused after its deadline.
-
-        Raises:
-            QueueFullError: The wait would be too long, or the queue or the owner's share is full.
-            ExpiredError: The deadline has passed.
-            ClosedError: The pool is closing; SolverLostError if the solver thread has failed.
+        `lag_s` is the waiting time of the request and its answer outside the queue [s]. Unless `is_read`, a request is
+        refused after its deadline. QueueFullError if the wait would be too long, or the queue or the owner's share is
+        full; ExpiredError after the deadline; ClosedError if the pool is closing, SolverLostError if the solver thread
+        has failed.
         """
         timeout_s = self.limits.timeout_s if timeout_s is None else timeout_s
         key, problem_count, owner = expected or Expected(None, 1, UNKNOWN_OWNER)

@@ -75,11 +75,7 @@ class Pace:
 
 
 class BatchSizer:
-    """Chooses batch sizes by the solver time per problem in the last batches of a key.
-
-    Args:
-        batch_problems: Largest number of problems in a batch.
-    """
+    """Chooses batch sizes, up to `batch_problems`, by the solver time per problem in the last batches of a key."""
 
     def __init__(self, batch_problems: int) -> None:
         self._new = Pace(batch_problems)
@@ -99,14 +95,10 @@ class BatchSizer:
         self._pace(key).most = min(self._new.most, problem_count)
 
     def budget(self, key: Hashable, *, alone: bool = False) -> int:
-        """Return the largest number of problems in the next batch of a key.
+        """Return the largest number of problems in the next batch of a key; `alone`: for a single request in the pool.
 
-        The number is a power of two: then most batches have the same size and the solver replays recorded launches.
-        The batch size is doubled while doubling pays or needs more samples.
-
-        Args:
-            key: The key.
-            alone: Whether a single request has the solver to itself.
+        The number is a power of two: then most batches have the same size and the solver replays recorded launches. The
+        batch size is doubled while doubling pays or needs more samples.
         """
         pace = self.paces.get(key, self._new)
         if pace.singles:

@@ -18,13 +18,10 @@ UNKNOWN_OWNER: Owner = ""
 
 
 class FairCap:
-    """Counts the units held by each owner and refuses units beyond the owner's share.
+    """Counts the units held by each owner and refuses units beyond the owner's share, or beyond `most` in all.
 
-    Args:
-        most: Largest number of units held by all owners together.
-        what: Name of the units in messages, in the plural: "requests waiting".
-        reason: Reason of the error if the whole cap is full.
-        is_shared: Whether several owners are possible. A single owner has the whole cap.
+    `what` is the name of the units in messages, in the plural: "requests waiting". `reason` is the reason of the error
+    if the whole cap is full. Unless `is_shared`, a single owner has the whole cap.
     """
 
     def __init__(self, most: int, what: str, reason: RefusalReason, *, is_shared: bool) -> None:
@@ -36,9 +33,7 @@ class FairCap:
     def require(self, owner: Owner, amount: int = 1) -> None:
         """Check that an owner could acquire some units now; the first unit of an owner fails only if the cap is full.
 
-        Raises:
-            ShareExhaustedError: The owner would hold more than its share.
-            QueueFullError: The whole cap is full.
+        ShareExhaustedError if the owner would hold more than its share; QueueFullError if the whole cap is full.
         """
         own, free = self.held.get(owner, 0), self._most - self.used - amount
         if free >= 0 and not (self._is_shared and own + amount > free):
@@ -62,11 +57,7 @@ class FairCap:
         self.used += amount
 
     def release(self, owner: Owner, amount: int = 1) -> None:
-        """Take some units back from an owner.
-
-        Raises:
-            ValueError: The owner holds fewer units.
-        """
+        """Take some units back from an owner; ValueError if the owner holds fewer units."""
         held = self.held.get(owner, 0)
         if amount > held:
             raise ValueError(f"{amount} {self._what} are given back, but only {held} were held.")

@@ -54,14 +54,10 @@ class RequestGroup:
 
 
 class FairQueue:
-    """Requests waiting for one solver.
+    """Requests waiting for one solver, within limits shared by several owners if `is_shared`.
 
-    Args:
-        request_limit: Largest number of waiting requests.
-        problem_limit: Largest number of waiting problems. A single larger request is accepted and counts as the full
-            share of its owner.
-        group_limit: Largest number of waiting keys with kernels, and equally many keys without kernels.
-        is_shared: Whether several owners share these limits.
+    A single request above `problem_limit` is accepted and counts as the full share of its owner. `group_limit` is the
+    largest number of waiting keys with kernels, and equally many keys without kernels.
     """
 
     def __init__(self, *, request_limit: int, problem_limit: int, group_limit: int, is_shared: bool = False) -> None:
@@ -87,15 +83,10 @@ class FairQueue:
     ) -> float:
         """Return the estimated time until the start of a new request's solve [s].
 
-        In the request's own queue, all small requests come before a small request, and large requests take turns with
-        small requests. Each other queue of the owner gets at most as much solver time as this queue, and each other
-        owner at most as much as this owner.
-
-        Args:
-            owner: Owner of the request.
-            key: Key of the request.
-            per_problem: Returns the solver time per problem of a key [s].
-            is_small: Whether the request fits into a batch.
+        In the request's own queue, all small requests, which fit into a batch, come before a small request, and large
+        requests take turns with small requests. Each other queue of the owner gets at most as much solver time as this
+        queue, and each other owner at most as much as this owner. `per_problem` gives the time per problem of a key
+        [s].
         """
         large = small = 0.0
         own: list[float] = []
@@ -115,8 +106,7 @@ class FairQueue:
     def require_room(self, owner: Owner, problem_count: int) -> None:
         """Check for room for a new request.
 
-        Raises:
-            QueueFullError: The queue is full; ShareExhaustedError if only the owner's share is full.
+        QueueFullError if the queue is full; ShareExhaustedError if only the owner's share is full.
         """
         self.request_cap.require(owner)
         self._problems.require(owner, min(problem_count, self._counted_most))
@@ -124,13 +114,9 @@ class FairQueue:
     def put(self, queued: QueuedRequest, *, is_open: bool = False) -> bool:
         """Add a request, after `require_room`; return whether batches may take the request at once.
 
-        Args:
-            queued: The request.
-            is_open: Whether batches may take a new group's requests at once. A closed group counts under a limit of its
-                own for its whole life, so that kinds without kernels take no room from other kinds.
-
-        Raises:
-            QueueFullError: Too many kinds wait; ShareExhaustedError if only the owner has too many.
+        With `is_open`, batches may take a new group's requests at once. A closed group counts under a limit of its own
+        for its whole life, so that kinds without kernels take no room from other kinds. QueueFullError if too many
+        kinds wait, ShareExhaustedError if only the owner has too many.
         """
         owner, group = queued.owner, self.groups.get(queued.key)
         if group is None:
@@ -165,11 +151,7 @@ class FairQueue:
         )
 
     def take(self, budget: Callable[[Hashable], int]) -> tuple[BatchShare, ...]:
-        """Return the next batch, of one key; empty if no open group has requests.
-
-        Args:
-            budget: Returns the largest number of problems in a batch of a key.
-        """
+        """Return the next batch, of one key, within the `budget` of the key; empty if no open group has requests."""
         ready = [
             (key, owner, queue)
             for key, group in self.groups.items()
@@ -247,16 +229,12 @@ class FairQueue:
 
 
 def next_batch(queues: Sequence[OwnerQueue], budget: int) -> list[tuple[QueuedRequest, int]]:
-    """Return the requests of the next batch, each with its number of problems.
+    """Return the requests of the next batch, of up to `budget` problems, each with its number of problems.
 
     Small requests are taken whole and in order. So, under overload, some requests are answered in time; with equal
     shares, all answers would be late. Large requests share a batch: each gets an equal share first, and the rest of the
-    budget is given out in order.
-
-    Args:
-        queues: Queues of one group in order of their turns; the first one decides between small and large requests,
-            which take turns if both wait.
-        budget: Largest number of problems in the batch.
+    budget is given out in order. The queues of one group are in order of their turns; the first one decides between
+    small and large requests, which take turns if both wait.
     """
     first, shares = queues[0], []
     is_small = bool(first.requests[True]) and not (first.requests[False] and first.large_next)

@@ -66,19 +66,13 @@ class ObjectiveData:
 def joined_lines(columns: Sequence[FloatArray], counts: Sequence[int]) -> FloatArray:
     """Return the rows of all problems of several requests, shape [problems, width].
 
-    Args:
-        columns: Column of each request, shape [width] for all problems of the request or [problem_count, width].
-        counts: Number of problems of each request.
+    A column has the shape [width], for all problems of its request, or [problem_count, width].
     """
     pairs = zip(columns, counts, strict=True)
     return np.concatenate([column if column.ndim == 2 else column[None].repeat(count, 0) for column, count in pairs])
 
 
 def patterns_on(weights: FloatArray | NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the patterns of weights above 0, shape [patterns, rows].
-
-    Args:
-        weights: Row weights or active rows (bool), shape [rows] or [problem_count, rows].
-    """
+    """Return the patterns [patterns, rows] of weights above 0, given as [rows] or [problem_count, rows]."""
     on = np.atleast_2d(weights).astype(np.float32) > 0.0
     return on[:1] if (on == on[0]).all() else np.unique(on, axis=0)

@@ -192,13 +192,8 @@ class Expected(NamedTuple):
 class QueuedRequest:
     """Request from `submit` to its answer. The future can be cancelled until the answer is set.
 
-    Args:
-        robot: The robot.
-        request: Problems and options.
-        queued_at: Time of arrival on the monotonic clock [s].
-        deadline: Time after which the answer is useless, on the same clock [s].
-        label: Name of the robot in metrics; robots of equal content may have several names.
-        owner: Owner of the request; owners share the solver.
+    Times are on the monotonic clock [s]; after `deadline`, the answer is useless. `label` is the name of the robot in
+    metrics; robots of equal content may have several names. Owners share the solver.
     """
 
     def __init__(
@@ -242,12 +237,7 @@ class QueuedRequest:
         return self.future.cancelled() or self.deadline <= now
 
     def expired_error(self, now: float, compile_s: float) -> ExpiredError:
-        """Return the error for an expired request.
-
-        Args:
-            now: Current time on the monotonic clock [s].
-            compile_s: Estimated time until all kernels for its owner are compiled [s].
-        """
+        """Return the error for an expired request; all kernels for its owner are there in `compile_s` [s]."""
         waited = now - self.queued_at
         if self.is_compiled:
             return ExpiredError(
@@ -261,14 +251,7 @@ class QueuedRequest:
         )
 
     def keep(self, result: IKResult, rows: slice, started_at: float, ended_at: float) -> None:
-        """Keep the results of the last share; after the last problem, set the answer.
-
-        Args:
-            result: Results of a batch.
-            rows: Rows of this request in the batch.
-            started_at: Start of the batch on the monotonic clock [s].
-            ended_at: End of the batch on the monotonic clock [s].
-        """
+        """Keep the results of the last share, some rows of a batch; after the last problem, set the answer."""
         if not self._parts:
             self._started_at = started_at
         self._parts.append((result, rows))

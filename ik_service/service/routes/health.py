@@ -65,10 +65,6 @@ def get_metrics(request: Request, state: State) -> Response:
 
 
 def require_solver(state: ServiceState) -> None:
-    """Check that the solver works, unless the service ends.
-
-    Raises:
-        SolverLostError: Its thread has ended, or hangs in a batch.
-    """
+    """Raise SolverLostError if the solver's thread has ended or hangs in a batch, unless the service ends."""
     if not state.admission.draining and state.pool.solving_s > STUCK_S:
         raise SolverLostError("The solver has ended, or does not come back from a batch. Restart the service.")

@@ -74,13 +74,7 @@ def document_content(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def document_body(model: type[BaseModel], summary: str, value: dict[str, Any]) -> dict[str, Any]:
-    """Return the declaration of a body in both codecs of documents.
-
-    Args:
-        model: What the body holds.
-        summary: What the example is, and its robot in parentheses.
-        value: The example.
-    """
+    """Return the declaration of a body in both codecs, with an example; the summary has its robot in parentheses."""
     content = document_content(model)
     example = {"summary": summary, "value": value}
     content["application/json"]["examples"] = {summary.partition(" (")[0].replace(" ", "_"): example}

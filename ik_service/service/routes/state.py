@@ -76,15 +76,10 @@ class ServiceState:
         return done and not self.admission.draining
 
     async def robot(self, name: str, if_match: str | None = None) -> RobotModel:
-        """Return the model of a robot that is served.
+        """Return the model of a robot that is served; `if_match` has the allowed entity tags, None allows any.
 
-        Args:
-            name: Its name.
-            if_match: Entity tags, one of which it must have; None allows any.
-
-        Raises:
-            UnknownRobotError: None of that name; the message lists those there are.
-            StaleEntryError: It has another entity tag.
+        UnknownRobotError, with all names, if no robot has this name; StaleEntryError if the robot has another entity
+        tag.
         """
         served = (await self.catalog_refresh.current(name)).entry(name)
         if if_match is not None:
@@ -95,11 +90,8 @@ class ServiceState:
         """Return what the body of a request asks for.
 
         Reading and checking are beside the event loop where the document may be large; checking alone is where there is
-        a world, since a short body may name one of 4096 objects, or have 256 of its own.
-
-        Raises:
-            ClientDisconnect: The caller has disconnected.
-            QueueFullError: There is no memory for the document.
+        a world, since a short body may name one of 4096 objects, or have 256 of its own. ClientDisconnect if the caller
+        has disconnected; QueueFullError if there is no memory for the document.
         """
         body, context = await request.body(), request.scope[CONTEXT]
         limit, side, owner = self.max_body_bytes, self.side_threads, context.owner
@@ -120,11 +112,8 @@ class ServiceState:
     def require_uploader(self, scope: Scope, catalog: Catalog[Any], name: str) -> None:
         """Refuse a caller who may not put or delete an entry of this name.
 
-        Raises:
-            UploadsDisabledError: This service accepts no changes of the catalog.
-            InputError: The name is invalid or built in.
-            MissingKeyError: The caller has no API key.
-            KeyRightsError: The API key may not do this.
+        Errors as in `Catalog.require_changeable`; MissingKeyError without an API key; KeyRightsError if the key lacks
+        the right.
         """
         catalog.require_changeable(name)
         owner = scope[CONTEXT].owner

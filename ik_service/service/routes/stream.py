@@ -124,9 +124,7 @@ class StreamSession:
     def end(self, code: int | None = CloseCode.GOING_AWAY, reason: str = _ENDS) -> None:
         """Stop waiting for messages and for the solver, by default because the service ends; `run` returns soon after.
 
-        Args:
-            code: Close code; None if the client has disconnected.
-            reason: Reason for the client.
+        The close code is None if the client has disconnected.
         """
         self._close = None if code is None else (code, reason)
         self._end_messages()
@@ -155,11 +153,7 @@ class StreamSession:
         self._arrived.set()
 
     async def _take(self, timeout_s: float) -> Message | None:
-        """Wait for a message and return the newest message; None at the end of the connection.
-
-        Raises:
-            TimeoutError: No message arrived in time.
-        """
+        """Wait for a message, else TimeoutError; return the newest message, None at the end of the connection."""
         if self._newest is None and not self._is_over:
             async with timeout(timeout_s):
                 await self._arrived.wait()

@@ -49,13 +49,7 @@ class Envelope(BaseModel):
 
 
 def row(width: int | None, least: float = -limits.MAX_VALUE, least_width: int = 1) -> dict[str, Any]:
-    """Return the schema of one row of numbers.
-
-    Args:
-        width: How many; None where the robot decides.
-        least: The smallest that is allowed.
-        least_width: The fewest where the robot decides.
-    """
+    """Return the schema of a row of numbers, `least` or more; without a width, the robot decides (>= `least_width`)."""
     number = {"type": "number", "minimum": least, "maximum": limits.MAX_VALUE}
     if width is not None:
         return {"type": "array", "items": number, "minItems": width, "maxItems": width}
