@@ -9,10 +9,10 @@ def main() -> None:
     """Run the command line; a missing package ends the program with the name of the extra to install."""
     try:
         with needs("cli", "The command line"):
-            from ik_service.cli.app import main as run
+            from ik_service.cli.app import app
     except ModuleNotFoundError as error:
         sys.exit(str(error))
-    run()
+    app()
 
 
 __all__ = ["main"]

@@ -35,11 +35,6 @@ app = typer.Typer(
 )
 
 
-def main() -> None:
-    """Run the command line."""
-    app()
-
-
 def _version(asked: bool) -> None:
     if asked:
         version()
@@ -63,20 +58,7 @@ def version() -> None:
 
 
 for _command in (
-    serve,
-    page,
-    config,
-    solve,
-    robots,
-    islands,
-    constraints,
-    spheres,
-    grid,
-    warmup,
-    health,
-    export,
-    bench,
-    openapi,
-    version,
+    *(serve, page, config, solve, robots, islands, constraints, spheres),
+    *(grid, warmup, health, export, bench, openapi, version),
 ):
     app.command()(_command)

@@ -1,7 +1,6 @@
 """`ik-service constraints`: loop constraints and independent DOFs of a robot, and a sweep of one coordinate."""
 
 import math
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
@@ -13,57 +12,39 @@ from ik_service.robots import RobotModel, load_robot
 from objectives.errors import InputError
 
 
-@dataclass(frozen=True)
-class ConstraintReport:
-    """The constraints of a robot, and its mobility with loops closed from mid-range."""
-
-    robot: str  # name of the robot
-    constraints: list[dict[str, Any]]  # name, joint, links and number of rows of each constraint
-    warnings: tuple[str, ...]  # ignored elements of the robot's file
-    status: str  # whether the loops could be closed
-    constraint_error: list[float]  # largest row of each constraint there [m or rad]
-    joint_q: dict[str, float]  # coordinates there [rad or m], by name
-    closing_joint_q: dict[str, float]  # coordinates of the closing joints there [rad or m], by name
-    rank: int  # independent rows
-    independent: tuple[str, ...]  # DOFs that drive the mechanism
-    dependent: tuple[str, ...]  # DOFs given by the independent DOFs
-    redundant_rows: list[str]  # rows that depend linearly on earlier rows
-    conflicting_rows: list[str]  # redundant rows in conflict with earlier rows
-
-
 def print_constraints(name: str, *, as_json: bool) -> None:
     """Print the loop constraints of a robot; InputError for an unknown robot or an unreadable file."""
     report = report_constraints(load_robot(name))
     console = output_console()
     if as_json:
-        print_json(asdict(report))
+        print_json(report)
         return
-    if report.constraints:
+    if report["constraints"]:
         console.print(_table(report))
     else:
-        console.print(f"{report.robot} has no constraints.", markup=False, soft_wrap=True)
-    lines = [f"Warning: {warning}" for warning in report.warnings]
-    if report.constraints:
+        console.print(f"{report['robot']} has no constraints.", markup=False, soft_wrap=True)
+    lines = [f"Warning: {warning}" for warning in report["warnings"]]
+    if report["constraints"]:
         lines += [
-            f"From the middle of the limits: {report.status.replace('_', ' ')}",
-            f"Independent rows: {report.rank}",
-            f"Driven by {len(report.independent)}: {', '.join(report.independent)}",
-            f"Follow: {', '.join(report.dependent)}",
+            f"From the middle of the limits: {report['status'].replace('_', ' ')}",
+            f"Independent rows: {report['rank']}",
+            f"Driven by {len(report['independent'])}: {', '.join(report['independent'])}",
+            f"Follow: {', '.join(report['dependent'])}",
         ]
-        lines += [f"Redundant rows: {', '.join(report.redundant_rows)}"] if report.redundant_rows else []
-        lines += [f"Conflicting rows: {', '.join(report.conflicting_rows)}"] if report.conflicting_rows else []
+        lines += [f"Redundant rows: {', '.join(report['redundant_rows'])}"] if report["redundant_rows"] else []
+        lines += [f"Conflicting rows: {', '.join(report['conflicting_rows'])}"] if report["conflicting_rows"] else []
     for line in lines:
         console.print(line, markup=False, soft_wrap=True)
 
 
-def report_constraints(robot: RobotModel) -> ConstraintReport:
-    """Return a report on the loop constraints of a robot."""
+def report_constraints(robot: RobotModel) -> dict[str, Any]:
+    """Return the loop constraints of a robot, and its mobility with loops closed from mid-range [m or rad]."""
     constraints = robot.constraints
     found = constraints.close(robot.mid_joint_q)
     parts = constraints.partition(found.joint_q)
-    return ConstraintReport(
-        robot=robot.name,
-        constraints=[
+    return {
+        "robot": robot.name,
+        "constraints": [
             {
                 "name": one.name,
                 "joint": one.joint,
@@ -74,17 +55,17 @@ def report_constraints(robot: RobotModel) -> ConstraintReport:
             }
             for one in robot.loops
         ],
-        warnings=robot.warnings,
-        status=found.status_names[0],
-        constraint_error=found.constraint_error[0].tolist(),
-        joint_q=dict(zip(robot.coordinate_names, found.joint_q[0].tolist(), strict=True)),
-        closing_joint_q=dict(zip(constraints.coordinate_names, found.closing_joint_q[0].tolist(), strict=True)),
-        rank=int(parts.rank[0]),
-        independent=parts.independent,
-        dependent=parts.dependent,
-        redundant_rows=["/".join(row) for row in parts.redundant_rows()],
-        conflicting_rows=["/".join(row) for row in parts.conflicting_rows()],
-    )
+        "warnings": robot.warnings,
+        "status": found.status_names[0],
+        "constraint_error": found.constraint_error[0].tolist(),  # largest row of each constraint
+        "joint_q": dict(zip(robot.coordinate_names, found.joint_q[0].tolist(), strict=True)),
+        "closing_joint_q": dict(zip(constraints.coordinate_names, found.closing_joint_q[0].tolist(), strict=True)),
+        "rank": int(parts.rank[0]),  # independent rows
+        "independent": parts.independent,  # DOFs that drive the mechanism
+        "dependent": parts.dependent,
+        "redundant_rows": ["/".join(row) for row in parts.redundant_rows()],  # linearly dependent on earlier rows
+        "conflicting_rows": ["/".join(row) for row in parts.conflicting_rows()],  # redundant, in conflict with these
+    }
 
 
 def print_sweep(name: str, text: str, *, as_json: bool) -> None:
@@ -135,10 +116,10 @@ def _parsed_sweep(text: str) -> tuple[str, tuple[float, float], float]:
     return joint, (first, last), step
 
 
-def _table(report: ConstraintReport) -> Table:
-    title = escaped(report.robot)
+def _table(report: dict[str, Any]) -> Table:
+    title = escaped(report["robot"])
     table = Table("constraint", "joint", "link", "to", "rows", "largest error", title=title, title_justify="left")
-    for one, error in zip(report.constraints, report.constraint_error, strict=True):
+    for one, error in zip(report["constraints"], report["constraint_error"], strict=True):
         other = "the world" if one["reference_link"] is None else one["reference_link"]
         cells = map(escaped, (one["name"], one["joint"], one["link"], other))
         table.add_row(*cells, str(one["rows"]), f"{error:.2g}")

@@ -146,22 +146,21 @@ def export(
 ) -> None:
     """Write a solver and a controller for programs in C and C++: objects, header, source, examples."""
     with reported_errors():
-        from ik_service.cli.export_command import ENTRIES, ExportJob, write_export
+        from ik_service.cli.export_command import ENTRIES, write_export
 
         if not set(entry or ()) <= set(ENTRIES):
             raise typer.BadParameter("--entry is solve or tick.")
-        job = ExportJob(
+        write_export(
             robot,
-            tuple(link or ()),
+            link or (),
             output,
-            entries=tuple(entry or ()),
+            entries=entry or (),
             prefix=prefix,
             orientations=not position_only,
             target=target,
             world=world,
             problem_count=problems,
         )
-        write_export(job)
 
 
 def bench(

@@ -52,7 +52,6 @@ class ServiceServer(uvicorn.Server):
     """A server that prints when ready, stops after a failed first solve, and finishes its requests at the end."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI, settings: ServiceSettings) -> None:
-        """Keep the application; its state says whether the service is ready."""
         super().__init__(config)
         self.failure: BaseException | None = None
         self._app, self._settings = app, settings
@@ -138,7 +137,6 @@ class WorkerServer(ServiceServer):
     """The server of a worker: reports to its supervisor when ready, and ends if its solver is lost."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI, settings: ServiceSettings, connection: Connection) -> None:
-        """Keep the pipe to the supervisor."""
         super().__init__(config, app, settings)
         self._connection = connection
 

@@ -123,20 +123,17 @@ def _read_npz(path: Path, robot: RobotModel) -> dict[str, Float64Array]:
     for name, array in arrays.items():
         if name not in NPZ_ARRAYS:
             raise InputError(f"'{path}' holds an array {name!r}. Allowed: {', '.join(NPZ_ARRAYS)}.")
-        _check_array(f"'{path}' {name}", array, NPZ_ARRAYS[name] or robot.joint_coord_count)
+        label, width = f"'{path}' {name}", NPZ_ARRAYS[name] or robot.joint_coord_count
+        if array.dtype.kind not in "fiu" or array.ndim != 2 or array.shape[1] != width:
+            raise InputError(f"{label} is {array.dtype} {list(array.shape)}. Allowed: numbers of shape [n, {width}].")
+        if not np.isfinite(array.astype(np.float64)).all():
+            raise InputError(f"{label} has values that are not finite.")
     counts = {name: len(array) for name, array in arrays.items()}
     if len(set(counts.values())) > 1:
         raise InputError(f"The arrays of '{path}' hold different numbers of problems: {counts}.")
     if "orientations_xyzw" in arrays:
         check_unit_quaternions(arrays["orientations_xyzw"].astype(np.float64), f"'{path}' orientations_xyzw")
     return {name: array.astype(np.float64) for name, array in arrays.items()}
-
-
-def _check_array(label: str, array: "np.typing.NDArray[np.generic]", width: int) -> None:
-    if array.dtype.kind not in "fiu" or array.ndim != 2 or array.shape[1] != width:
-        raise InputError(f"{label} is {array.dtype} {list(array.shape)}. Allowed: numbers of shape [n, {width}].")
-    if not np.isfinite(array.astype(np.float64)).all():
-        raise InputError(f"{label} has values that are not finite.")
 
 
 SUFFIXES = (".csv", ".npz", ".json")

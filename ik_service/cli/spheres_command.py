@@ -47,46 +47,30 @@ class SpheresJob:
     picture: Path | None = None  # SVG file to write; None for none
 
 
-@dataclass(frozen=True)
-class Covering:
-    """Spheres of a robot, and the covered solids."""
-
-    robot: RobotModel  # the robot, with the collision model
-    solids: Mapping[str, Solid]  # the solids, by link
-    figures: Mapping[str, CoveringFigures]  # quality of the covering, by link
-
-    @property
-    def model(self) -> CollisionModel:
-        """Spheres and pairs."""
-        assert self.robot.collision_model is not None  # given below
-        return self.robot.collision_model
-
-
 def write_spheres(job: SpheresJob) -> None:
     """Cover the links of a robot, print the quality, test the model, and write the file.
 
     InputError if an argument is not allowed, a shape is unreadable, or no tested configuration is free of contact.
     """
-    covering = cover_robot(job)
+    robot, model, solids, figures = cover_robot(job)
     if job.picture is not None:
-        picture = write_picture(covering.robot, covering.solids)
+        picture = write_picture(robot, solids)
         write_whole(job.picture, lambda file: file.write(picture.encode()))
-    console, model = output_console(), covering.model
-    console.print(_table(covering))
+    console = output_console()
+    console.print(_table(robot, model, figures))
     console.print(f"Pairs that are checked: {len(model.pairs)}.{_listed(model.pairs)}", markup=False, soft_wrap=True)
     for reason, pairs in model.left_out.items():
         console.print(f"Left out, {reason}: {len(pairs)}.{_listed(pairs)}", markup=False, soft_wrap=True)
-    if not _print_trial(covering):
+    if not _print_trial(robot, model):
         raise InputError(f"Nothing that was tried is free of contact, so {job.output} is not written.")
     document = model_document(model, _source(job))
     write_whole(job.output, lambda file: file.write(document.encode()))
     console.print(f"Wrote {job.output}.", markup=False, soft_wrap=True)
 
 
-def _print_trial(covering: Covering) -> bool:
+def _print_trial(robot: RobotModel, model: CollisionModel) -> bool:
     """Print contacts in random and in named configurations; return whether any configuration is free."""
-    robot, model, console = covering.robot, covering.model, output_console()
-    named = named_configurations(robot)
+    console, named = output_console(), named_configurations(robot)
     drawn = robot.random_joint_q(np.random.default_rng(1), TRIAL_SAMPLES)  # other samples than for the choice of pairs
     _, shares, is_free = pair_contacts(robot, model, drawn)
     least = np.array([pair_contacts(robot, model, joint_q)[0] for joint_q in named.values()])
@@ -111,8 +95,10 @@ def named_configurations(robot: RobotModel) -> dict[str, Float64Array]:
     return {"zero": robot.clamp_joint_q(zero)[0], "middle": robot.mid_joint_q}
 
 
-def cover_robot(job: SpheresJob) -> Covering:
-    """Cover the links of a robot by spheres and choose the checked pairs; InputError as in `write_spheres`."""
+def cover_robot(
+    job: SpheresJob,
+) -> tuple[RobotModel, CollisionModel, dict[str, Solid], dict[str, CoveringFigures]]:
+    """Return a robot, the spheres and checked pairs of its links, and by link the covered solid and the quality."""
     if job.stands_out is not None and not 0.0 < job.stands_out < math.inf:
         raise InputError(f"--stands-out is {job.stands_out:g} m. Allowed: a length above 0 m.")
     if not 0.0 <= job.looks_out < math.inf:
@@ -131,7 +117,7 @@ def cover_robot(job: SpheresJob) -> Covering:
         model = choose_pairs(robot, spheres)
         if len(free):
             model = without_contacts(robot, model, free)
-    return Covering(robot.with_collision_model(model), solids, figures)
+    return robot.with_collision_model(model), model, solids, figures
 
 
 def _source(job: SpheresJob) -> str:
@@ -190,17 +176,17 @@ def _listed(pairs: tuple[tuple[str, str], ...]) -> str:
     return "".join(f"\n  {link} + {', '.join(b for a, b in pairs if a == link)}" for link in firsts)
 
 
-def _table(covering: Covering) -> Table:
-    title = escaped(f"{covering.robot.name}: {covering.model.sphere_count} spheres")
+def _table(robot: RobotModel, model: CollisionModel, quality: Mapping[str, CoveringFigures]) -> Table:
+    title = escaped(f"{robot.name}: {model.sphere_count} spheres")
     columns = ("link", "spheres", "covered", "stands out by at most", "95 % of the gap")
     table = Table(*columns, title=title, title_justify="left")
-    for link, figures in covering.figures.items():
+    for link, figures in quality.items():
         numbers = (
             f"{100 * figures.coverage:.2f} %",
             f"{1e3 * figures.protrusion:.1f} mm",
             f"{1e3 * figures.gap_95:.1f} mm",
         )
-        table.add_row(escaped(link), str(len(covering.model.spheres[link])), *numbers)
+        table.add_row(escaped(link), str(len(model.spheres[link])), *numbers)
     return table
 
 
