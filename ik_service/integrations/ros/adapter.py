@@ -71,7 +71,7 @@ class KinematicsAdapter:
         self.robot, self.groups, self.settings = robot, dict(groups), settings or AdapterSettings()
         self.states = RobotStates(robot)
         self._frames = RobotFrames(robot, self.settings.root_frames)
-        self._messages, self._world, self._note, self._noted = messages, world, note, set[str]()
+        self._messages, self._world, self._note, self._is_noted = messages, world, note, False
         self._tasks: OrderedDict[tuple[str, tuple[str, ...]], _GroupSolver] = OrderedDict()
         self._lock = threading.Lock()
         self._options = SolverOptions(
@@ -181,18 +181,13 @@ class KinematicsAdapter:
         return [replace(search, best_of="nearest"), search] if self.settings.nearest else [search]
 
     def _can_avoid_collisions(self) -> bool:
-        if self.robot.collision_model is not None:
-            return True
-        self._note_once(
-            f"Robot '{self.robot.name}' has no collision model: requests with avoid_collisions are solved without. "
-            "See the parameters collision and collision_spheres."
-        )
-        return False
-
-    def _note_once(self, sentence: str) -> None:
-        if sentence not in self._noted:
-            self._noted.add(sentence)
-            self._note(sentence)
+        if self.robot.collision_model is None and not self._is_noted:
+            self._is_noted = True
+            self._note(
+                f"Robot '{self.robot.name}' has no collision model: requests with avoid_collisions are solved without. "
+                "See the parameters collision and collision_spheres."
+            )
+        return self.robot.collision_model is not None
 
     def _group(self, name: str) -> PlanningGroup:
         if name in self.groups:

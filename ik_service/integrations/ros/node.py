@@ -127,7 +127,10 @@ class KinematicsNode:
                 note=self._log.warning,
             )
             for group in _lines(values.prepared_groups) or [name for name, one in described.groups.items() if one.tips]:
-                self._prepare(adapter, group)
+                try:
+                    adapter.prepare(group)
+                except IKError as error:
+                    self._log.warning(f"Group '{group}' is not solved for: {error}")
         except IKError as error:
             self._log.error(f"robot_description cannot be used: {error}")
             return
@@ -137,12 +140,6 @@ class KinematicsNode:
         groups = ", ".join(described.groups) or "none, every name is taken"
         self._log.info(f"Robot '{described.robot.name}' is ready. Groups: {groups}.")
         self._start_commands(described)
-
-    def _prepare(self, adapter: KinematicsAdapter, group: str) -> None:
-        try:
-            adapter.prepare(group)
-        except IKError as error:
-            self._log.warning(f"Group '{group}' is not solved for: {error}")
 
     def _start_commands(self, described: DescribedRobot) -> None:
         name, values = self._values.command_group, self._values

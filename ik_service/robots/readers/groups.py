@@ -18,14 +18,6 @@ from objectives.errors import UnknownNameError
 
 
 @dataclass(frozen=True)
-class EndEffector:
-    """An end effector mounted on a group."""
-
-    parent_link: str  # link that carries the end effector
-    parent_group: str  # group that moves this link; empty if the file names no group
-
-
-@dataclass(frozen=True)
 class VirtualJoint:
     """A joint that connects a link to a frame outside the robot."""
 
@@ -40,7 +32,7 @@ class SrdfDocument:
 
     groups: dict[str, XmlElement]  # elements ``<group>`` by name, in the order of the file
     states: tuple[XmlElement, ...]  # elements ``<group_state>``
-    end_effectors: tuple[EndEffector, ...]  # its end effectors
+    carriers: tuple[tuple[str, str], ...]  # links that carry end effectors, with their group; empty for no group
     virtual_joints: tuple[VirtualJoint, ...]  # its virtual joints
     passive_joints: frozenset[str]  # joints without a motor; groups omit them
     disabled_pairs: tuple[LinkPair, ...]  # pairs of links not checked for contact
@@ -55,12 +47,11 @@ def read_srdf(data: bytes) -> SrdfDocument:
     for one in root.all("group"):
         if groups.setdefault(one.text("name"), one) is not one:
             raise one.error("two groups have this name.")
-    effectors = root.all("end_effector")
     return SrdfDocument(
         groups=groups,
         states=tuple(root.all("group_state")),
-        end_effectors=tuple(
-            EndEffector(one.text("parent_link"), one.attributes.get("parent_group", "")) for one in effectors
+        carriers=tuple(
+            (one.text("parent_link"), one.attributes.get("parent_group", "")) for one in root.all("end_effector")
         ),
         virtual_joints=tuple(
             VirtualJoint(one.text("child_link"), one.text("parent_frame"), one.attributes.get("type", ""))
@@ -227,8 +218,7 @@ class _Groups:
         members.tips[tip] = None
 
     def _tips(self, name: str, members: _Members) -> tuple[str, ...]:
-        effectors = self._document.end_effectors
-        carriers = dict.fromkeys(one.parent_link for one in effectors if one.parent_group == name)
+        carriers = dict.fromkeys(link for link, group in self._document.carriers if group == name)
         known = tuple(link for link in carriers if link in self._robot.link_names)
         if known or members.tips:
             return self._lowest(known or tuple(members.tips))
