@@ -6,8 +6,9 @@ arrays -> a call through XLA's foreign functions: solve, and linearisation if gr
 `jax.jit`, `jax.vmap` and `jax.grad` know the call. The call has no derivative itself: second derivatives are refused.
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from weakref import ref
 
 import numpy as np
@@ -36,18 +37,12 @@ class Given(NamedTuple):
     offsets: Array | None  # tool frames, shape [n, targets, 7]; None for the tool frames of the solver
 
 
-class ForeignSolve(Protocol):
-    """Solves in a program of JAX."""
+def foreign_solve(solver: IKSolver) -> Callable[..., tuple[Array, ...]]:
+    """Return the foreign call of a solver, without a reference to the solver: Warp keeps callables of JAX forever.
 
-    def __call__(self, given: Given, *, derives: bool) -> tuple[Array, ...]:
-        """Give configurations, flags [n, 2] and, if asked, derivatives [n, coordinates, poses, 6].
-
-        The flags are success and whether an answer has derivatives.
-        """
-
-
-def foreign_solve(solver: IKSolver) -> ForeignSolve:
-    """Return the foreign call of a solver, without a reference to the solver: Warp keeps callables of JAX forever."""
+    The call gives configurations, flags [n, 2] (success, and whether an answer has derivatives) and, if asked,
+    derivatives [n, coordinates, poses, 6].
+    """
     known, tail = ref(solver), rates_shape(solver, 0)[1:]
     coordinates, targets = len(solver.coordinate_names), len(solver.targets)
     widths = (targets, 3), (targets, 4), (coordinates,), (targets, POSE)

@@ -31,7 +31,6 @@ class QueueFullError(IKError):
     """
 
     def __init__(self, message: str, reason: RefusalReason, retry_after_s: int = 1) -> None:
-        """Take a message about the exhausted resource."""
         super().__init__(message)
         self.reason, self.retry_after_s = reason, retry_after_s
 
@@ -40,7 +39,6 @@ class ShareExhaustedError(QueueFullError):
     """The caller would exceed its share; other callers still find room."""
 
     def __init__(self, message: str, retry_after_s: int = 1) -> None:
-        """Take a message with the caller's use, its share, and advice."""
         super().__init__(message, "share", retry_after_s)
 
 
@@ -56,7 +54,6 @@ class CompilingError(ExpiredError):
     """
 
     def __init__(self, message: str, retry_after_s: int = 1) -> None:
-        """Take a message with the waiting time of the request."""
         super().__init__(message)
         self.retry_after_s = retry_after_s
 
@@ -65,7 +62,6 @@ class CompileFailedError(IKError):
     """Code for requests of this kind cannot be compiled."""
 
     def __init__(self, robot: str) -> None:
-        """Take the name of the robot."""
         super().__init__(
             f"The code for this kind of request and robot '{robot}' cannot be compiled; the service's log says why. "
             "Ask for other links or rows, or look for numbers in the robot's description that are far from all others."
