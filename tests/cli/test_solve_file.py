@@ -129,7 +129,7 @@ def test_the_random_seed_of_the_file_holds_unless_one_is_given(run, tmp_path):
     target = {"link": "panda_hand", "positions": [[0.3, -0.5, 0.2]], "orientations_xyzw": [[0.5, 0.5, 0.5, 0.5]]}
 
     def solutions(options, *flags):
-        options = {"solutions": 4, **options}
+        options = {"solutions": 4, "sampler": "gauss", "noise_std": 1.0, **options}
         path = write_json(tmp_path / "targets.json", [target], options=options, include=["solutions"])
         return solved_json(run, path, *flags)["solutions"]
 
