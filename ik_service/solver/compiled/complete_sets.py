@@ -26,7 +26,7 @@ from ik_service.solver.compiled.proof_task import (
     reading_of,
 )
 from ik_service.solver.compiled.solution_ranking import wrapped
-from ik_service.solver.lm.codes import SEEDS
+from ik_service.solver.lm.codes import SEEDS, STOP
 
 SPLITS_MAX = 5  # of an interval
 NODES = FIRST << (SPLIT_BITS * SPLITS_MAX)  # an interval is its number of splits times this, plus its place
@@ -123,7 +123,7 @@ def complete_sets_kernel(  # noqa: C901  # it counts the branches of the functio
         place = first_place(task.settings, task.count, task.problem, part, parts)
         end = first_place(task.settings, task.count, task.problem, part + 1, parts)
         inputs = Inputs()
-        while place < end:
+        while place < end and task.settings[STOP] == 0:
             p = task.problem[place]
             place += 1
             if task.fault[part] == 0 and task.searches.row_starts[p, task.island] > 0 and task.solution_count[p] > 0:

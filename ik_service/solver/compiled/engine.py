@@ -89,9 +89,8 @@ class CompiledEngine:
         in_seed_order = options.best_of is None and options.sampler in BRANCHED_SAMPLERS
         if arm is None or not in_seed_order or options.search_seeds <= ROUND_SEEDS:
             return 0
-        if arm.is_searched:  # six joints have some starts that lead to no solution, or to one found before
-            return max(wanted, ROUND_SEEDS) if arm.of_complete_sets is None else wanted + ROUND_SEEDS
-        return ROUND_SEEDS
+        # some starts lead to no solution, or to one found before
+        return min(wanted + max(wanted, ROUND_SEEDS), options.search_seeds) if arm.is_searched else ROUND_SEEDS
 
     def use_layout(self) -> None:
         """Bind the new arrays of the problems, after these have been replaced."""

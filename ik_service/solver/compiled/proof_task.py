@@ -114,7 +114,7 @@ def is_as_locked(task: TaskRef, p: int):
 
 @typing.no_type_check
 def range_of_last(Inputs: Any, W: int, JOINTS: int) -> Any:
-    """Return the function (inputs) -> lower end and width of the last joint's range, at most a whole turn."""
+    """Return the function (inputs) -> lower end and width of the last joint's range, the middle turn of a wider one."""
     InputsRef: Any = reference_to(Inputs)
     at = number_at(Inputs)
 
@@ -123,8 +123,9 @@ def range_of_last(Inputs: Any, W: int, JOINTS: int) -> Any:
         lower = at(inputs, (LIMITS + JOINTS - 1) * W)
         upper = at(inputs, (LIMITS + 2 * JOINTS - 1) * W)
         if not (upper - lower < 2.0 * wp.PI):
-            lower = -wp.PI
-            upper = wp.PI
+            middle = 0.5 * (lower + upper)
+            lower = wp.where(wp.isfinite(middle), middle, 0.0) - wp.PI
+            upper = lower + 2.0 * wp.PI
         return wp.vec2(lower, upper - lower)
 
     return range_of

@@ -2,7 +2,7 @@
 
     six joints     samples of the last joint -> for each branch the angles where the mismatch vanishes, and where it
                    nearly does -> steps of bisection and the secant method -> starts
-    seven joints   samples of the last joint, half of `spacing` apart and even over its range -> branches are starts
+    seven joints   samples of the last joint, a quarter of `spacing` apart and even over its range -> their branches
 
 A lane of a packet has a sample. The best start is the first: nearest to the caller's start, which is the attempt before
 it, or else furthest from the limits. Each start stands in the line of its attempt.
@@ -27,10 +27,11 @@ from ik_service.solver.compiled.proof_task import (
     range_of_last,
     reading_of,
 )
-from ik_service.solver.lm.codes import HAS_START, SEEDS
+from ik_service.solver.lm.codes import HAS_START, SEEDS, STOP
 
 BEYOND, MISMATCH, MARGIN = 0, 1, 2  # places of the numbers of a branch for an angle of the last joint
 SAMPLE_PACKETS = 16  # of the last of six joints
+LEAST_WIDTH = wp.constant(1.0e-4)  # between these samples [rad]
 ROOTS_MAX, STEPS_MAX = 32, 8  # candidates of a problem, and steps
 # numbers of a candidate: branch, angle, and two angles around it with their mismatches
 BRANCH, ANGLE, LOW, OF_LOW, HIGH, OF_HIGH = range(6)
@@ -134,7 +135,7 @@ def searched_branches_kernel(  # noqa: C901  # it counts the branches of the fun
         is_common = task.limit_lower.shape[0] == 1 and task.tool.shape[0] == 1
         has_rest = bool(False)
         first = task.settings[HAS_START]
-        while place < end:
+        while place < end and task.settings[STOP] == 0:
             p = task.problem[place]
             place += 1
             if task.searches.proof[p, task.island] == 0 and is_as_locked(task, p):
@@ -163,7 +164,7 @@ def _samples(own: _Parts) -> Any:
         bits = Bits()
         best = wp.vec2()
         angles = range_of(inputs)
-        wanted = 2.0 * angles[1] / (wp.max(task.spacing[0], FINEST_SAMPLES) * float(W))
+        wanted = 4.0 * angles[1] / (wp.max(task.spacing[0], FINEST_SAMPLES) * float(W))
         packets = int(wp.clamp(wp.ceil(wanted), 1.0, float(PACKETS_MAX)))
         count = int(first)
         packet = int(0)
@@ -339,8 +340,10 @@ def _roots(  # noqa: C901  # it counts the branches of the functions inside as i
         best = wp.vec2()
         roots = Roots()
         angles = range_of(inputs)
-        width = angles[1] / float(SAMPLES - 1)
-        total = find_roots(inputs, roots, angles[0], width)
+        # beyond both ends, where solutions at the ends change the sign; a joint that is held has a width, too
+        width = wp.max(angles[1] / float(SAMPLES - 3), LEAST_WIDTH)
+        lowest = angles[0] + 0.5 * (angles[1] - width * float(SAMPLES - 1))
+        total = find_roots(inputs, roots, lowest, width)
         step = int(0)
         while step < STEPS_MAX and total > 0:
             total = improve(inputs, roots, total)
@@ -356,8 +359,10 @@ def _roots(  # noqa: C901  # it counts the branches of the functions inside as i
                 k = NUMBERS * (done + m)
                 b = int(of_roots(roots, k + BRANCH))
                 is_near = wp.abs(of_found(found, (b * OUTPUTS + MISMATCH) * W + m)) < START_MISMATCH
-                if is_near and of_found(found, (b * OUTPUTS + BEYOND) * W + m) <= BEYOND_MAX:
-                    angle = of_roots(roots, k + ANGLE)
+                angle = of_roots(roots, k + ANGLE)
+                beyond = wp.abs(angle - angles[0] - 0.5 * angles[1]) - 0.5 * angles[1]
+                beyond = wp.max(beyond, of_found(found, (b * OUTPUTS + BEYOND) * W + m))
+                if is_near and beyond <= BEYOND_MAX:
                     count = keep(found, m, b, angle, task, p, count, best)
             done += W
         return count
