@@ -21,17 +21,11 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class BodyMass:
-    """Mass of a body.
+    """Mass of a body."""
 
-    Attributes:
-        body: The body; -1 for all static links.
-        mass: Mass [kg], above 0.
-        com: Centre of mass in the frame of the body, or in the world frame for -1 [m].
-    """
-
-    body: int
-    mass: float
-    com: tuple[float, float, float]
+    body: int  # the body; -1 for all static links
+    mass: float  # mass [kg], above 0
+    com: tuple[float, float, float]  # centre of mass in the frame of the body, or in the world frame for -1 [m]
 
 
 class IKJointType(IntEnum):

@@ -103,24 +103,16 @@ class CollisionData:
 
     def use(
         self,
-        worlds: Sequence[World],
-        world_index: NDArray[np.int32],
+        worlds: Sequence[World],  # possibly none
+        world_index: NDArray[np.int32],  # world of each problem, [1 or problems]
+        # mask of present objects, [1 or problems, most objects of a world]; None for all
         enabled: NDArray[np.bool_] | None,
-        attached: Mapping[str, AttachedObject],
-        margin: float,
+        attached: Mapping[str, AttachedObject],  # objects carried by links, by name
+        margin: float,  # required clearance [m]
         *,
-        widest: bool = False,
+        widest: bool = False,  # prefer the largest clearance
     ) -> None:
-        """Fill the arrays for a solve.
-
-        Args:
-            worlds: Worlds, possibly none.
-            world_index: World of each problem, [1 or problems].
-            enabled: Mask of present objects, [1 or problems, most objects of a world]; None for all.
-            attached: Objects carried by links, by name.
-            margin: Required clearance [m].
-            widest: Prefer the largest clearance.
-        """
+        """Fill the arrays for a solve."""
         if attached != self._attached:
             self._attached, self._used = dict(attached), None
             own = self._model.robot.body_spheres

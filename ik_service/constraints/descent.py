@@ -139,23 +139,14 @@ def close_from(problem: ClosingProblem, start: Float64Array, on: BoolArray) -> D
 
 
 def nearest_rates(
-    robot: KinematicRobot,
-    jacobian: Float64Array,
-    drift: Float64Array,
-    wanted: Float64Array,
-    free: BoolArray,
-    on: BoolArray,
+    robot: KinematicRobot,  # the robot; followers move with their leaders, locked joints not at all
+    jacobian: Float64Array,  # derivatives of the rows by all DOFs, shape [n, rows, joint_dof_count]
+    drift: Float64Array,  # rates of the rows at zero rates of DOFs, shape [n, rows]
+    wanted: Float64Array,  # wanted rates, shape [n, joint_dof_count]
+    free: BoolArray,  # mask of active DOFs whose rates may differ from `wanted`, shape [active_dof_count]
+    on: BoolArray,  # mask of enabled rows, shape [n, rows]
 ) -> tuple[Float64Array, Float64Array]:
-    """Find the nearest rates of all DOFs that hold the enabled rows; give rates and remaining rates of all rows.
-
-    Args:
-        robot: The robot; followers move with their leaders, locked joints not at all.
-        jacobian: Derivatives of the rows by all DOFs, shape [n, rows, joint_dof_count].
-        drift: Rates of the rows at zero rates of DOFs, shape [n, rows].
-        wanted: Wanted rates, shape [n, joint_dof_count].
-        free: Mask of active DOFs whose rates may differ from `wanted`, shape [active_dof_count].
-        on: Mask of enabled rows, shape [n, rows].
-    """
+    """Find the nearest rates of all DOFs that hold the enabled rows; give rates and remaining rates of all rows."""
     spread = coupling_matrix(robot)
     columns = jacobian @ spread
     rates = wanted[:, robot.active_dof].copy()

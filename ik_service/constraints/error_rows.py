@@ -33,26 +33,19 @@ class ErrorRows:
     """Loops of a robot with their closing joints.
 
     *All* coordinates and DOFs: of the tree, then of the closing joints, without the translation of a screw, which
-    follows the angle.
-
-    Attributes:
-        robot: The robot.
-        whole: The robot with the closing joints as last joints; all loops are welds.
-        tree_frames: Frames and reference frames of the loops on the robot.
-        frames: Frames and ends of the closing joints on the whole.
-        scalar: Rows of all other constraints, on the whole.
-        coordinates: All coordinates, as indices of coordinates of the whole.
-        dofs: All DOFs, as indices of DOFs of the whole.
-        spread: Map of changes of all DOFs to changes of the DOFs of the whole, shape [DOFs of the whole, all DOFs].
+    follows the angle. The *whole* is the robot with the closing joints as last joints; all its loops are welds.
     """
 
     def __init__(self, robot: KinematicRobot) -> None:
         self.robot, self.whole = robot, with_closing_joints(robot)
         whole = self.whole
         self._following = whole.follower_dofs[whole.follower_dofs >= robot.joint_dof_count]
-        self.tree_frames, self.frames = FramePairs(robot, robot.loops), FramePairs(whole, whole.loops)
-        self.scalar = ScalarRows(whole)
+        self.tree_frames = FramePairs(robot, robot.loops)  # frames and reference frames on the robot
+        self.frames = FramePairs(whole, whole.loops)  # frames and ends of the closing joints on the whole
+        self.scalar = ScalarRows(whole)  # rows of all other constraints
         coordinates = np.arange(whole.joint_coord_count, dtype=np.int32)
+        # all coordinates and all DOFs, as indices of the whole's; and the map of changes of all DOFs to changes of the
+        # whole's, shape [DOFs of the whole, all DOFs]
         self.coordinates = np.setdiff1d(coordinates, whole.dof_coordinate[self._following])
         self.dofs = np.setdiff1d(np.arange(whole.joint_dof_count, dtype=np.int32), self._following)
         spread = np.eye(whole.joint_dof_count)

@@ -136,14 +136,7 @@ def loop_values_and_jacobians(
 
 
 class ResidualRows:
-    """Rows of a robot's constraints.
-
-    Attributes:
-        robot: The robot.
-        loops: Rows of the loops.
-        frames: Frames of the loops.
-        scalar: Rows of all other constraints.
-    """
+    """Rows of a robot's constraints: `loops` on their `frames`, and all other constraints, `scalar`."""
 
     def __init__(self, robot: KinematicRobot) -> None:
         slack = [dict(loop.slack or ()) for loop in robot.loops]

@@ -22,20 +22,13 @@ class ConstraintRow(NamedTuple):
 
 
 class RowMap:
-    """Rows of constraints in the order of the constraints.
-
-    Args:
-        components: Names of the rows of each constraint.
-
-    Attributes:
-        count: Number of rows.
-        starts: First row of each constraint and, last, the number of rows.
-    """
+    """Rows of constraints in the order of the constraints; `components` are the names of the rows of each."""
 
     def __init__(self, components: Mapping[str, Sequence[str]]) -> None:
         self._places = [ConstraintRow(name, one) for name, parts in components.items() for one in parts]
         self._names = tuple(components)
-        self.count = len(self._places)
+        self.count = len(self._places)  # number of rows
+        # first row of each constraint and, last, the number of rows
         self.starts = tuple(np.cumsum([0, *map(len, components.values())]).tolist())
 
     def row_at(self, row: int) -> ConstraintRow:
@@ -83,27 +76,17 @@ class ClosureStatus(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Closure:
-    """Configurations with closed loops, or the nearest found.
+    """Configurations with closed loops, or the nearest found."""
 
-    Attributes:
-        joint_q: Shape [n, joint_coord_count].
-        closing_joint_q: Coordinates of the closing joints, shape [n, closing coordinates].
-        status: ``ClosureStatus`` values, shape [n].
-        residual: All rows, also of disabled constraints, in residual packing, shape [n, residual_count].
-        constraint_error: Largest row of each constraint, shape [n, constraints].
-        iterations: Steps of the returned attempt, shape [n].
-        solutions: Assembly modes, nearest first, padded with NaN, shape [n, solutions, ...]; None for one solution.
-        solution_count: Number of assembly modes found, shape [n]; None for one solution.
-    """
-
-    joint_q: Float64Array
-    closing_joint_q: Float64Array
-    status: NDArray[np.int32]
-    residual: Float64Array
-    constraint_error: Float64Array
-    iterations: NDArray[np.int32]
+    joint_q: Float64Array  # shape [n, joint_coord_count]
+    closing_joint_q: Float64Array  # coordinates of the closing joints, shape [n, closing coordinates]
+    status: NDArray[np.int32]  # ``ClosureStatus`` values, shape [n]
+    residual: Float64Array  # all rows, also of disabled constraints, in residual packing, shape [n, residual_count]
+    constraint_error: Float64Array  # largest row of each constraint, shape [n, constraints]
+    iterations: NDArray[np.int32]  # steps of the returned attempt, shape [n]
+    # assembly modes, nearest first, padded with NaN, shape [n, solutions, ...]; None for one solution
     solutions: Float64Array | None = None
-    solution_count: NDArray[np.int32] | None = None
+    solution_count: NDArray[np.int32] | None = None  # number of assembly modes found, shape [n]; None for one solution
 
     @property
     def closed(self) -> BoolArray:
@@ -118,37 +101,24 @@ class Closure:
 
 @dataclass(frozen=True, eq=False)
 class FeasibleVelocity:
-    """Velocities that keep loops closed.
+    """Velocities that keep loops closed."""
 
-    Attributes:
-        joint_qd: Shape [n, joint_dof_count].
-        closing_joint_qd: Velocities of the closing joints, shape [n, closing DOFs].
-        residual: Rates of all rows, residual packing, shape [n, residual_count]; frozen and locked joints can leave
-            rates of enabled constraints.
-        constraint_error: Largest rate of each constraint, shape [n, constraints].
-    """
-
-    joint_qd: Float64Array
-    closing_joint_qd: Float64Array
+    joint_qd: Float64Array  # shape [n, joint_dof_count]
+    closing_joint_qd: Float64Array  # velocities of the closing joints, shape [n, closing DOFs]
+    # rates of all rows, residual packing, shape [n, residual_count]; frozen and locked joints can leave rates of
+    # enabled constraints
     residual: Float64Array
-    constraint_error: Float64Array
+    constraint_error: Float64Array  # largest rate of each constraint, shape [n, constraints]
 
 
 @dataclass(frozen=True, eq=False)
 class FeasibleAcceleration:
-    """Accelerations that keep loops closed.
+    """Accelerations that keep loops closed."""
 
-    Attributes:
-        joint_qdd: Shape [n, joint_dof_count].
-        closing_joint_qdd: Accelerations of the closing joints, shape [n, closing DOFs].
-        residual: Second time derivatives of all rows, residual packing, shape [n, residual_count].
-        constraint_error: Largest second derivative of each constraint, shape [n, constraints].
-    """
-
-    joint_qdd: Float64Array
-    closing_joint_qdd: Float64Array
-    residual: Float64Array
-    constraint_error: Float64Array
+    joint_qdd: Float64Array  # shape [n, joint_dof_count]
+    closing_joint_qdd: Float64Array  # accelerations of the closing joints, shape [n, closing DOFs]
+    residual: Float64Array  # second time derivatives of all rows, residual packing, shape [n, residual_count]
+    constraint_error: Float64Array  # largest second derivative of each constraint, shape [n, constraints]
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,26 +126,16 @@ class DofPartition:
     """Independent DOFs, which drive a mechanism, and dependent DOFs.
 
     The choice is the same for all configurations; `condition` shows its quality.
-
-    Attributes:
-        independent: Names of the independent DOFs.
-        dependent: Names of the dependent DOFs; locked DOFs and followers are in neither list.
-        rank: Rank of the rows of enabled constraints, shape [n].
-        condition: Condition number of the rows over the dependent DOFs, inf for singular rows, shape [n].
-        reduced_map: B of dq = B dz, z the independent DOFs, shape [n, joint_dof_count, independent].
-        redundant: Mask of rows dependent on earlier rows, residual packing, shape [n, residual_count].
-        conflicting: Mask of redundant rows whose values contradict earlier rows, to first order, same shape.
-        row_map: Names of the rows.
     """
 
-    independent: tuple[str, ...]
-    dependent: tuple[str, ...]
-    rank: NDArray[np.intp]
-    condition: Float64Array
-    reduced_map: Float64Array
-    redundant: BoolArray
-    conflicting: BoolArray
-    row_map: RowMap
+    independent: tuple[str, ...]  # names of the independent DOFs
+    dependent: tuple[str, ...]  # names of the dependent DOFs; locked DOFs and followers are in neither list
+    rank: NDArray[np.intp]  # rank of the rows of enabled constraints, shape [n]
+    condition: Float64Array  # condition number of the rows over the dependent DOFs, inf for singular rows, shape [n]
+    reduced_map: Float64Array  # B of dq = B dz, z the independent DOFs, shape [n, joint_dof_count, independent]
+    redundant: BoolArray  # mask of rows dependent on earlier rows, residual packing, shape [n, residual_count]
+    conflicting: BoolArray  # mask of redundant rows whose values contradict earlier rows, to first order, same shape
+    row_map: RowMap  # names of the rows
 
     def redundant_rows(self, number: int = 0) -> list[ConstraintRow]:
         """Name the redundant rows of a configuration."""
@@ -188,18 +148,10 @@ class DofPartition:
 
 @dataclass(frozen=True, eq=False)
 class SweptPath:
-    """A coordinate moved step by step, with loops closed at each step.
+    """A coordinate moved step by step, with loops closed at each step."""
 
-    Attributes:
-        values: Values of the coordinate, shape [steps].
-        joint_q: Shape [n, steps, joint_coord_count].
-        closing_joint_q: Coordinates of the closing joints, shape [n, steps, closing coordinates].
-        status: ``ClosureStatus`` values, shape [n, steps].
-        constraint_error: Largest row of each constraint, shape [n, steps, constraints].
-    """
-
-    values: Float64Array
-    joint_q: Float64Array
-    closing_joint_q: Float64Array
-    status: NDArray[np.int32]
-    constraint_error: Float64Array
+    values: Float64Array  # values of the coordinate, shape [steps]
+    joint_q: Float64Array  # shape [n, steps, joint_coord_count]
+    closing_joint_q: Float64Array  # coordinates of the closing joints, shape [n, steps, closing coordinates]
+    status: NDArray[np.int32]  # ``ClosureStatus`` values, shape [n, steps]
+    constraint_error: Float64Array  # largest row of each constraint, shape [n, steps, constraints]

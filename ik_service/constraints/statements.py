@@ -25,13 +25,7 @@ SIDES = 2  # the frame, then the reference frame
 
 
 class FramePairs:
-    """Frames of constraints on a robot, in the order of the constraints: the frame, then the reference frame.
-
-    Attributes:
-        body: Body that carries each frame, -1 for static frames, shape [2, loops].
-        T_body_frame: Frames in their bodies (in the world for body -1) [m, xyzw], shape [2, loops, 7].
-        moved: Whether a DOF moves the frame, shape [2, loops, joint_dof_count].
-    """
+    """Frames of constraints on a robot, in the order of the constraints: the frame, then the reference frame."""
 
     def __init__(self, robot: KinematicRobot, loops: Sequence[LoopConstraint] | Sequence[MovingPair]) -> None:
         places = [
@@ -39,10 +33,11 @@ class FramePairs:
             [_place(robot, one.reference_link, np.array(one.reference_offset)) for one in loops],
         ]
         bodies, shape = [[body for body, _ in side] for side in places], (SIDES, len(loops))
-        self.body = np.array(bodies, dtype=np.intp).reshape(shape)
+        self.body = np.array(bodies, dtype=np.intp).reshape(shape)  # body that carries each frame, -1 for static ones
+        # frames in their bodies (in the world for body -1) [m, xyzw]
         self.T_body_frame = np.array([[T for _, T in side] for side in places]).reshape(*shape, 7)
         moved = np.array([[moving_dofs(robot, one) for one in side] for side in bodies], dtype=bool)
-        self.moved = moved.reshape(*shape, robot.joint_dof_count)
+        self.moved = moved.reshape(*shape, robot.joint_dof_count)  # whether a DOF moves the frame
 
     @property
     def moves_apart(self) -> Float64Array:

@@ -84,19 +84,14 @@ def _forward_kinematics(
 
 
 def forward_kinematics(
-    model: DeviceModel,
-    joint_q: wp.array[typing.Any],
+    model: DeviceModel,  # the robot on the device of the arrays
+    joint_q: wp.array[typing.Any],  # coordinates [m or rad, quaternions xyzw], shape [n_batch, joint_coord_count]
+    # out: body poses in the world frame [m, xyzw], shape [n_batch, body_count]. Must not alias `joint_q`
     body_q: wp.array[typing.Any],
+    # 0 where `body_q` fits `joint_q` already and the instance is skipped, int32 [n_batch]; None skips none
     stale: "wp.array[typing.Any] | None" = None,
 ) -> None:
-    """Write the world pose of every body.
-
-    Args:
-        model: The robot on the device of the arrays.
-        joint_q: Coordinates [m or rad, quaternions xyzw], shape [n_batch, joint_coord_count].
-        body_q: Out: body poses in the world frame [m, xyzw], shape [n_batch, body_count]. Must not alias `joint_q`.
-        stale: 0 where `body_q` fits `joint_q` already and the instance is skipped, int32 [n_batch]; None skips none.
-    """
+    """Write the world pose of every body."""
     joints = [model.joint_count, model.joint_kind, model.joint_parent, model.joint_q_start, model.joint_qd_start]
     inputs = [*joints, model.joint_X_p, model.joint_axis, joint_q, stale]
     wp.launch(_forward_kinematics, joint_q.shape[0], inputs, [body_q], device=model.device)
@@ -138,15 +133,10 @@ def _motion_subspace(
 
 
 def motion_subspace(model: DeviceModel, body_q: wp.array[typing.Any], joint_S_s: wp.array[typing.Any]) -> None:
-    """Write the motion-subspace column of every DOF.
+    """Write the motion-subspace columns [m/s, rad/s per unit], [n_batch, joint_dof_count], at poses of all bodies.
 
     Column d is the twist of every body moved by DOF d, per unit velocity of DOF d: at the world origin, in the world
     frame, linear then angular. A point x of such a body moves with `linear + angular x x`.
-
-    Args:
-        model: The robot on the device of the arrays.
-        body_q: Body poses in the world frame, shape [n_batch, body_count].
-        joint_S_s: Out: columns [m/s, rad/s per unit], shape [n_batch, joint_dof_count].
     """
     inputs = [model.joint_kind, model.joint_parent, model.joint_qd_start, model.joint_X_p, model.joint_axis, body_q]
     wp.launch(_motion_subspace, body_q.shape[0], inputs, [joint_S_s], device=model.device)
@@ -221,14 +211,9 @@ def _integrate(
 def integrate(
     model: DeviceModel, joint_q: wp.array[typing.Any], dq_dof: wp.array[typing.Any], joint_q_out: wp.array[typing.Any]
 ) -> None:
-    """Write the coordinates after a step in the DOFs.
+    """Write the coordinates after a step in all DOFs [m or rad]; the caller couples and locks joints.
 
-    Args:
-        model: The robot on the device of the arrays.
-        joint_q: Coordinates before the step, shape [n_batch, joint_coord_count].
-        dq_dof: Step in all DOFs [m or rad], shape [n_batch, joint_dof_count]; the caller couples and locks joints.
-        joint_q_out: Out: coordinates after the step, shape [n_batch, joint_coord_count]. May alias `joint_q` while no
-            tape records.
+    `joint_q_out` may alias `joint_q` while no tape records.
     """
     inputs = [model.joint_kind, model.joint_q_start, model.joint_qd_start, joint_q, dq_dof]
     wp.launch(_integrate, (joint_q.shape[0], model.joint_count), inputs, [joint_q_out], device=model.device)

@@ -200,21 +200,15 @@ def _normal_equations(
 
 
 def normal_equations(
-    active: ActiveDofs,
+    active: ActiveDofs,  # the constant map from DOFs to active DOFs
     islands: Islands,
+    # problem of each instance [n_batch]; mask of running islands [n_batch, trees], int32
     instances: "tuple[wp.array[typing.Any], wp.array[typing.Any]]",
+    # residuals [n_batch, total_residuals] and Jacobian [n_batch, total_residuals, joint_dof_count]
     rows: "tuple[wp.array[typing.Any], wp.array[typing.Any]]",
-    equations: Equations,
+    equations: Equations,  # out
 ) -> None:
-    """Gather J and r of every running island and form J'J and J'r.
-
-    Args:
-        active: The constant map from DOFs to active DOFs.
-        islands: Islands of every problem.
-        instances: Problem of each instance [n_batch]; mask of running islands [n_batch, trees], int32.
-        rows: Residuals [n_batch, total_residuals] and Jacobian [n_batch, total_residuals, joint_dof_count].
-        equations: Out.
-    """
+    """Gather J and r of every running island and form J'J and J'r."""
     coupled = active.follower_dof.shape[0] > 0
     inputs, dim, device = [active, islands, *instances, *rows, equations], instances[1].shape, instances[1].device
     if islands.smallest <= PADDED_SIZE:
@@ -251,18 +245,13 @@ def _damped_steps(
 
 def damped_steps(
     islands: Islands,
+    # problem of each instance [n_batch]; mask of running islands [n_batch, trees], int32
     instances: "tuple[wp.array[typing.Any], wp.array[typing.Any]]",
+    # damping per instance and island; per candidate, a factor of the damping and a scale of the step
     damping: "tuple[wp.array[typing.Any], wp.array[typing.Any], wp.array[typing.Any]]",
-    equations: Equations,
+    equations: Equations,  # in: J'J, J'r and the mask of DOFs at a bound; out: factors and steps
 ) -> None:
-    """Solve (J'J + damping I) d = -J'r over the DOFs not at a bound, for all candidates of running islands.
-
-    Args:
-        islands: Islands of every problem.
-        instances: Problem of each instance [n_batch]; mask of running islands [n_batch, trees], int32.
-        damping: Damping per instance and island; per candidate, a factor of the damping and a scale of the step.
-        equations: In: J'J, J'r and the mask of DOFs at a bound; out: factors and steps.
-    """
+    """Solve (J'J + damping I) d = -J'r over the DOFs not at a bound, for all candidates of running islands."""
     count, trees = instances[1].shape
     dim, device = (count, damping[1].shape[0], trees), instances[1].device
     inputs = [islands, *instances, *damping, equations]

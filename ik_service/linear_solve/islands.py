@@ -224,13 +224,9 @@ def _list_members(structure: RowStructure, islands_out: Islands):
 def record_discovery(
     structure: RowStructure, row_on: wp.array[Any], islands: Islands, *, join: bool
 ) -> list[wp.Launch]:
-    """Record the launches that find the islands of every problem.
+    """Record the launches that find the islands of every problem; with `join` all trees with rows form one island.
 
-    Args:
-        structure: Rows and trees.
-        row_on: Enabled rows, int32 [problems, rows]; must outlive the launches.
-        islands: Out: the islands; every entry is written; must outlive the launches.
-        join: Whether all trees with rows form one island: the dense system.
+    The enabled rows, int32 [problems, rows], and the islands, of which every entry is written, must outlive them.
     """
     problems, device = row_on.shape[0], row_on.device
     inputs = [int(join), structure, row_on, islands]
@@ -246,10 +242,8 @@ def find_islands(
 ) -> tuple[int, Int32Array, Int32Array]:
     """Find the islands of one problem on the host: number of islands; island of each tree and of each row, -1: none.
 
-    Args:
-        incidence: Whether the support of a row contains DOFs of a tree, shape [rows, trees].
-        row_on: Enabled rows, shape [rows].
-        join: Whether all trees with rows form one island.
+    `incidence` [rows, trees] tells whether the support of a row contains DOFs of a tree, `row_on` [rows] whether the
+    row is enabled; with `join` all trees with rows form one island.
     """
     trees = incidence.shape[1]
     parent = list(range(trees))

@@ -35,66 +35,42 @@ class RobotArrays:
     document order: parents come first and subtrees are contiguous. Fixed joints are folded; their links stay as frames.
     ``T_world_body = T_world_parent * joint_X_p * T_joint(q)``; the first two factors are the joint-parent frame, the
     frame of axes and tangents.
-
-    Attributes:
-        name: Name of the robot; not part of ``content_hash``.
-        joint_names: Names of the moving joints, length joint_count.
-        link_names: Names of all links depth-first, then of added frames, length link_count.
-        link_parent: Link above each link, -1 for the root, shape [link_count].
-        link_body: Body that carries each link, -1 for a static link, shape [link_count].
-        link_X_body: ``T_body_link`` (static links: ``T_world_link``) [m, xyzw], shape [link_count, 7].
-        link_mass: Mass of each link [kg], 0 where the file gives none, shape [link_count].
-        link_com: Centre of mass in the link's frame [m], shape [link_count, 3].
-        joint_type: ``JointType`` values, shape [joint_count].
-        joint_parent: Body that carries each joint, -1 for the world, shape [joint_count].
-        joint_X_p: Joint-parent frame in the parent body [m, xyzw], shape [joint_count, 7].
-        joint_axis: Unit axis of each DOF in the joint-parent frame, shape [joint_dof_count, 3].
-        joint_limit_lower: Lower limit per DOF [m or rad], -inf for none, shape [joint_dof_count].
-        joint_limit_upper: Upper limit per DOF [m or rad], +inf for none, shape [joint_dof_count].
-        joint_velocity_limit: Largest speed per DOF [m/s or rad/s], inf for none, shape [joint_dof_count].
-        joint_effort_limit: Largest force or torque per DOF [N or N m], inf for none, shape [joint_dof_count].
-        joint_acceleration_limit: Largest acceleration per DOF [m/s^2 or rad/s^2], inf for none, [joint_dof_count].
-        dof_leader: Leader of each DOF (mimic joints), the DOF itself if the DOF follows none, shape [joint_dof_count].
-        dof_multiplier: Coordinate = multiplier * coordinate of the leader + offset; 1 for leaders, [joint_dof_count].
-        dof_offset: Offset of the coupling [m or rad], 0 for leaders, shape [joint_dof_count].
-        locked: Locked joints and their coordinates; followers of locked joints are locked, too.
-        loops: Closed loops.
-        coordinate_constraints: Constraints between coordinates of joints.
-        velocity_constraints: Constraints on velocities alone.
-        collision_model: Spheres on links, and pairs of links to check; None if unknown.
-        warnings: Parts of the robot's file that are ignored or read differently, a sentence each; not part of
-            ``content_hash``.
-        dropped_constraints: Names of constraints lost when this robot was cut out of another robot; not part of
-            ``content_hash``.
     """
 
-    name: str
-    joint_names: tuple[str, ...]
-    link_names: tuple[str, ...]
-    link_parent: Int32Array
-    link_body: Int32Array
-    link_X_body: Float64Array
-    link_mass: Float64Array
-    link_com: Float64Array
-    joint_type: Int32Array
-    joint_parent: Int32Array
-    joint_X_p: Float64Array
-    joint_axis: Float64Array
-    joint_limit_lower: Float64Array
-    joint_limit_upper: Float64Array
-    joint_velocity_limit: Float64Array
+    name: str  # name of the robot; not part of ``content_hash``
+    joint_names: tuple[str, ...]  # names of the moving joints, length joint_count
+    link_names: tuple[str, ...]  # names of all links depth-first, then of added frames, length link_count
+    link_parent: Int32Array  # link above each link, -1 for the root, shape [link_count]
+    link_body: Int32Array  # body that carries each link, -1 for a static link, shape [link_count]
+    link_X_body: Float64Array  # ``T_body_link`` (static links: ``T_world_link``) [m, xyzw], shape [link_count, 7]
+    link_mass: Float64Array  # mass of each link [kg], 0 where the file gives none, shape [link_count]
+    link_com: Float64Array  # centre of mass in the link's frame [m], shape [link_count, 3]
+    joint_type: Int32Array  # ``JointType`` values, shape [joint_count]
+    joint_parent: Int32Array  # body that carries each joint, -1 for the world, shape [joint_count]
+    joint_X_p: Float64Array  # joint-parent frame in the parent body [m, xyzw], shape [joint_count, 7]
+    joint_axis: Float64Array  # unit axis of each DOF in the joint-parent frame, shape [joint_dof_count, 3]
+    joint_limit_lower: Float64Array  # lower limit per DOF [m or rad], -inf for none, shape [joint_dof_count]
+    joint_limit_upper: Float64Array  # upper limit per DOF [m or rad], +inf for none, shape [joint_dof_count]
+    joint_velocity_limit: Float64Array  # largest speed per DOF [m/s or rad/s], inf for none, shape [joint_dof_count]
+    # largest force or torque per DOF [N or N m], inf for none, shape [joint_dof_count]
     joint_effort_limit: Float64Array
+    # largest acceleration per DOF [m/s^2 or rad/s^2], inf for none, [joint_dof_count]
     joint_acceleration_limit: Float64Array
+    # leader of each DOF (mimic joints), the DOF itself if the DOF follows none, shape [joint_dof_count]
     dof_leader: Int32Array
+    # coordinate = multiplier * coordinate of the leader + offset; 1 for leaders, [joint_dof_count]
     dof_multiplier: Float64Array
-    dof_offset: Float64Array
+    dof_offset: Float64Array  # offset of the coupling [m or rad], 0 for leaders, shape [joint_dof_count]
+    # locked joints and their coordinates; followers of locked joints are locked, too
     locked: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    loops: tuple[LoopConstraint, ...] = ()
+    loops: tuple[LoopConstraint, ...] = ()  # closed loops
+    # parts of the robot's file that are ignored or read differently, a sentence each; not part of ``content_hash``
     warnings: tuple[str, ...] = ()
+    # names of constraints lost when this robot was cut out of another robot; not part of ``content_hash``
     dropped_constraints: tuple[str, ...] = ()
-    coordinate_constraints: tuple[CoordinateConstraint, ...] = ()
-    velocity_constraints: tuple[VelocityConstraint, ...] = ()
-    collision_model: CollisionModel | None = None
+    coordinate_constraints: tuple[CoordinateConstraint, ...] = ()  # constraints between coordinates of joints
+    velocity_constraints: tuple[VelocityConstraint, ...] = ()  # constraints on velocities alone
+    collision_model: CollisionModel | None = None  # spheres on links, and pairs of links to check; None if unknown
 
     def __post_init__(self) -> None:
         """Make every array read-only, with 0.0 for -0.0, so that equal models hash equally; check sizes of numbers."""

@@ -14,13 +14,8 @@ from objectives.errors import InputError
 class CallerOrder:
     """Map from the caller's columns to the robot's coordinates and DOFs.
 
-    Args:
-        robot: The robot.
-        joint_order: Names of joints; None for the robot's order. Locked joints and mimic joints may be left out.
-
-    Raises:
-        UnknownNameError: The robot has no joint of a name.
-        InputError: A joint is named twice, or a joint that can move is missing.
+    `joint_order` has names of joints, None for the robot's order; locked joints and mimic joints may be left out.
+    UnknownNameError for an unknown joint, InputError for a joint named twice, or missing though it can move.
     """
 
     def __init__(self, robot: KinematicRobot, joint_order: Sequence[str] | None) -> None:

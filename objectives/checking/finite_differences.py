@@ -33,16 +33,9 @@ def stencil_steps(sample_count: int, dof_count: int) -> FloatArray:
 
 
 class FiniteDifferences:
-    """Derivatives of rows by DOFs at some samples.
+    """Derivatives `values` of rows by DOFs at samples, and the mask `kinks` of kinks and jumps, [n, rows, dofs] each.
 
-    Args:
-        residuals: Residuals at the samples moved by `stencil_steps`, shape [dof_count * 5 * sample_count, rows].
-        sample_count: Number of samples.
-        dof_count: Number of DOFs.
-
-    Attributes:
-        values: Derivatives, shape [n, rows, dofs].
-        kinks: Mask of kinks and jumps of rows, shape [n, rows, dofs].
+    Made of residuals at the samples moved by `stencil_steps`, shape [dof_count * 5 * sample_count, rows].
     """
 
     def __init__(self, residuals: FloatArray, sample_count: int, dof_count: int) -> None:
@@ -107,14 +100,7 @@ def _move_coordinates(
 
 
 class FirstOrderMotion:
-    """Configurations of a robot on the device, movable along tangents.
-
-    Args:
-        model: The robot.
-        joint_q: Coordinates, shape [n, joint_coord_count].
-        body_q: Poses of the bodies, world frame, shape [n, body_count, 7].
-        joint_S_s: Motion subspace, shape [n, joint_dof_count, 6].
-    """
+    """Configurations of a robot on the device, movable along tangents; made of host arrays with a line for each."""
 
     def __init__(self, model: IKModel, joint_q: FloatArray, body_q: FloatArray, joint_S_s: FloatArray) -> None:
         device = model.device

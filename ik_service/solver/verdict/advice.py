@@ -117,32 +117,20 @@ def _joints_between(robot: RobotModel, target: Target) -> list[int]:
 
 @dataclass(frozen=True)
 class IslandMembers:
-    """One island.
+    """One island."""
 
-    Attributes:
-        joints: Joints of the island, followers included.
-        rows: Rows coupling them: "target LINK" or the class of an objective.
-        static_links: Links of these rows without an active joint: they couple nothing.
-    """
-
-    joints: tuple[str, ...]
-    rows: tuple[str, ...]
-    static_links: tuple[str, ...]
+    joints: tuple[str, ...]  # joints of the island, followers included
+    rows: tuple[str, ...]  # rows coupling them: "target LINK" or the class of an objective
+    static_links: tuple[str, ...]  # links of these rows without an active joint: they couple nothing
 
 
 @dataclass(frozen=True)
 class UnmovedRows:
-    """Rows without an active joint: they are in no island, but they are judged.
+    """Rows without an active joint: they are in no island, but they are judged."""
 
-    Attributes:
-        rows: "target LINK" or the class of an objective.
-        links: Links of these rows.
-        reason: Reason why nothing moves them, and advice.
-    """
-
-    rows: str
-    links: tuple[str, ...]
-    reason: str
+    rows: str  # "target LINK" or the class of an objective
+    links: tuple[str, ...]  # links of these rows
+    reason: str  # reason why nothing moves them, and advice
 
 
 @dataclass(frozen=True)
