@@ -26,13 +26,7 @@ class RobotFileError(InputError):
     """
 
     def __init__(self, reason: str, *, element: str | None = None, line: int | None = None) -> None:
-        """Put the place in front of the reason.
-
-        Args:
-            reason: The fault and the allowed values.
-            element: The element at fault.
-            line: Line of the element, from 1.
-        """
+        """Put the place in front of the reason."""
         self.reason = reason
         self.element = element
         self.line = line

@@ -11,15 +11,7 @@ def how_to_install(extra: str) -> str:
 
 @contextmanager
 def needs(extra: str, what: str) -> Iterator[None]:
-    """Name the extra in the error of an import, if a package is missing.
-
-    Args:
-        extra: The extra with the imported package.
-        what: Name of the feature, the beginning of a sentence.
-
-    Raises:
-        ModuleNotFoundError: A package is missing.
-    """
+    """Name the extra, and the feature `what`, in the ModuleNotFoundError of an import, if a package is missing."""
     try:
         yield
     except ModuleNotFoundError as error:

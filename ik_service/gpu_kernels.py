@@ -19,15 +19,10 @@ ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
 
 
 def gpu_modules(solver: IKSolver, *, orientations: bool = True, float64_finish: bool = False) -> dict[Any, int]:
-    """Return the modules loaded by a solve on a GPU, each with its block size.
+    """Return the modules loaded by a solve on a GPU, each with its block size, for a compiled solver of any device.
 
-    Args:
-        solver: A solver of pose targets by the compiled engine, on any device.
-        orientations: Whether targets have orientations, or only positions.
-        float64_finish: Whether to include the modules for `precision="float64"`, `best_of` and `solutions`.
-
-    Raises:
-        EngineError: The islands are too large for a GPU; the staged engine solves there.
+    With `float64_finish` also the modules for `precision="float64"`, `best_of` and `solutions`. EngineError if the
+    islands are too large for a GPU: the staged engine solves there.
     """
     float64_finish = float64_finish or bool(solver.robot.every_constraint)
     found: dict[Any, int] = {WAVES: KEEP_BLOCK, SOLVE_EXTRAS: LAUNCH_BLOCK}  # of deadlines too
@@ -42,14 +37,9 @@ def gpu_modules(solver: IKSolver, *, orientations: bool = True, float64_finish: 
 
 
 def compile_for_gpus(modules: Mapping[Any, int], architectures: Sequence[int]) -> list[Path]:
-    """Compile modules into the cache: for each architecture, and PTX of the lowest for all higher architectures.
+    """Compile modules, each with its block size, into the cache, and return the new files.
 
-    Args:
-        modules: Modules with their block sizes.
-        architectures: Such as 90 for compute capability 9.0.
-
-    Returns:
-        The new files.
+    For each architecture, such as 90 for compute capability 9.0; and PTX of the lowest for all higher architectures.
     """
     ptx = min(architectures)
     work = [

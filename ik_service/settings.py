@@ -272,13 +272,9 @@ class ServiceSettings(BaseSettings):
 
 
 def load_settings(**options: Any) -> ServiceSettings:
-    """Return the settings of this process.
+    """Return the settings of this process; options, settings by name, override the environment.
 
-    Args:
-        options: Settings by name; they override the environment.
-
-    Raises:
-        InputError: A value is not allowed; the message names the setting and does not show secrets.
+    InputError for a value that is not allowed; the message names the setting and does not show secrets.
     """
     for name, instead in REPLACED.items():
         if name in options or setting_source(name, {}) != "default":

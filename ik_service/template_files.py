@@ -14,12 +14,7 @@ class TemplateFolder:
         self._template = cache(self._read)
 
     def filled(self, name: str, words: Mapping[str, object]) -> str:
-        """Return the text of a template with its words filled in, without the newline at its end.
-
-        Args:
-            name: Its path in the folder, without `.in`.
-            words: Text of each word; words not in the template are allowed.
-        """
+        """Return the text of a template, named without `.in`, with its words, without the newline at its end."""
         return self._template(name).substitute(words)
 
     def _read(self, name: str) -> Template:

@@ -30,9 +30,7 @@ _LOCK = threading.Lock()
 def start_warp(*, log_notes: bool = True) -> None:
     """Start Warp, if not started; its notes are lost only if the process dies during the start.
 
-    Args:
-        log_notes: Whether to log the notes; a process drops notes already logged by its parent. Other output on
-            standard error during the start is passed on unchanged.
+    Without `log_notes` a process drops notes already logged by its parent; other output on standard error is passed on.
     """
     with _LOCK:
         started = wp._src.context.runtime is not None

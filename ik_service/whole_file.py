@@ -13,16 +13,10 @@ UNFINISHED = ".unfinished"
 def write_whole(
     path: Path, write: Callable[[IO[bytes]], object], unfinished: Path | None = None, *, mode: int | None = None
 ) -> None:
-    """Write a file, in place of an earlier one.
+    """Write a file, in place of an earlier one; `write` puts its bytes into a file that is open.
 
-    Args:
-        path: The file.
-        write: Writes its bytes to a file that is open.
-        unfinished: Name of the incomplete file, in the same folder; None: a hidden name.
-        mode: Mode of the file, independent of the umask; None: from the umask.
-
-    Raises:
-        OSError: The write fails; an earlier file stays.
+    `unfinished` names the incomplete file, in the same folder, None a hidden name; `mode` is independent of the umask,
+    None follows the umask. OSError if the write fails; an earlier file stays.
     """
     unfinished = unfinished or path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
     try:

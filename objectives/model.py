@@ -196,12 +196,7 @@ class RobotIndices:
         self.dof_coordinate: npt.NDArray[np.int32] = model.dof_coordinate.numpy()
 
     def frame(self, link: str | int | BodyFrame) -> tuple[int, FloatArray]:
-        """Give the body of a link and T_body_link, shape [7]; an int is a body index, with the body's own frame.
-
-        Raises:
-            UnknownNameError: No link has this name.
-            InputError: No body has this index.
-        """
+        """Give the body of a link and T_body_link, shape [7]; an int is a body index, with the body's own frame."""
         if isinstance(link, str):
             return self.model.link_frame(link)
         if isinstance(link, BodyFrame):
@@ -254,12 +249,7 @@ class RobotIndices:
         return int(self.qd_start[joint] + self.dof_dim[joint, 0])
 
     def select_joints(self, names: Sequence[str] | None, objective: str) -> list[int]:
-        """Give the indices of named joints in the order of the robot; None selects all.
-
-        Raises:
-            UnknownNameError: The robot has no joint of a name.
-            InputError: The names are a string instead of a sequence.
-        """
+        """Give the indices of named joints in the order of the robot; None selects all, InputError for a string."""
         known = self.model.joint_names
         if names is None:
             return list(range(len(known)))

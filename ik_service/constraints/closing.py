@@ -193,9 +193,7 @@ def swept(
 def scalar_coordinate(robot: KinematicRobot, joint: str, component: str | None) -> int:
     """Find the DOF of a joint, or of a joint's component, with a scalar coordinate.
 
-    Raises:
-        UnknownNameError: The robot has no such joint.
-        InputError: There is no such DOF, the DOF is a follower, or a component is needed and missing.
+    UnknownNameError for an unknown joint, InputError without such a DOF, for a follower, and for a missing component.
     """
     index = robot.joint_index(joint)
     dofs = range(int(robot.joint_qd_start[index]), int(robot.joint_qd_start[index + 1]))

@@ -114,11 +114,8 @@ def verdicts(
 ) -> tuple[BoolArray, BoolArray]:
     """Find redundant rows (linearly dependent on earlier rows), and redundant rows whose values conflict.
 
-    Args:
-        rows: Rows, shape [n, rows, columns].
-        values: Values of the rows, shape [n, rows].
-        share: A row is redundant if its part orthogonal to earlier rows is below this share of the norm of all rows.
-        size: Lower bound of the norm of all rows.
+    A row of [n, rows, columns] is redundant if its part orthogonal to earlier rows is below a share of the norm of all
+    rows, at least `size`.
     """
     n, count, _ = rows.shape
     least = np.maximum(share * np.maximum(np.linalg.norm(rows, axis=(1, 2)), size), ZERO_SINGULAR)

@@ -89,11 +89,7 @@ class Export:
         return f"<Export '{self.prefix}': {len(self.files)} files, {sum(map(len, self.files.values()))} bytes>"
 
     def write(self, folder: Path) -> None:
-        """Write the files into a folder, made if missing.
-
-        Raises:
-            InputError: The files cannot be written.
-        """
+        """Write the files into a folder, made if missing; InputError if the files cannot be written."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for name, content in self.files.items():

@@ -16,11 +16,7 @@ ROOT = 0  # user and group
 
 
 def why_untrusted(path: str | os.PathLike[str]) -> str | None:
-    """Return why a file or folder is not trusted, as the end of a sentence, or None if trusted; links are followed.
-
-    Raises:
-        OSError: The file does not exist, or its owner cannot be read.
-    """
+    """Give the reason not to trust a file or folder, as the end of a sentence, or None; links are followed."""
     found = os.stat(path)
     return f"belongs to user {found.st_uid}" if is_foreign(found) else why_others_may_write(found)
 

@@ -34,10 +34,6 @@ class HostDeviceArray:
     """An array visible to host and device.
 
     If the host sees the memory of the device, both are the same array, and nothing is copied.
-
-    Args:
-        per_problem: Whether there is a line for every problem; otherwise the array is copied as a whole.
-        block: Block to share with other arrays, if there is room.
     """
 
     def __init__(
@@ -46,8 +42,8 @@ class HostDeviceArray:
         dtype: Any,
         device: wp.Device,
         *,
-        per_problem: bool = True,
-        block: "HostDeviceBlock | None" = None,
+        per_problem: bool = True,  # whether there is a line for every problem; otherwise the array is copied as a whole
+        block: "HostDeviceBlock | None" = None,  # block to share with other arrays, if there is room
     ) -> None:
         self._per_problem = per_problem
         self.has_host_copy = has_host_copy(device)  # whether host and device have separate memory

@@ -84,10 +84,7 @@ def _checksum(path: Path) -> bytes:
 def check_cache() -> None:
     """Refuse a kernel cache with possible code of others; once for each folder of this process.
 
-    Raises:
-        KernelCacheError: Others can write to the cache; the message names the file or folder.
-        InputError: The bound on its size is not a number.
-        OSError: The cache cannot be read.
+    KernelCacheError if others can write to the cache, InputError for a wrong bound on its size, OSError if unreadable.
     """
     bound_bytes()
     _check_folder(str(folder()))

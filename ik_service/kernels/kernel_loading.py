@@ -55,12 +55,8 @@ _MAKING = threading.Lock()
 def header_at_hand(options: dict[str, Any]) -> Iterator[None]:
     """While this thread compiles a module for a CPU, offer the kept header to Warp; keep a header made by Warp.
 
-    Args:
-        options: Options of the module. While another thread of this process makes a header, the options are changed to
-            compile without a precompiled header.
-
-    Raises:
-        KernelCacheError: Other users may have written a header.
+    While another thread of this process makes a header, the module's options are changed to compile without one.
+    KernelCacheError if other users may have written a header.
     """
     runtime: Any = wp._src.context.runtime
     folders = runtime._pch_dirs
@@ -117,11 +113,7 @@ _ASKED: ContextVar[tuple[str, Callable[[str], None] | None]] = ContextVar("asked
 
 
 def load_kernels(modules: Mapping[Any, int], device: wp.Device) -> None:
-    """Load the modules of later launches; compile missing ones side by side.
-
-    Args:
-        modules: Warp modules, each with the size of block of its launches on a GPU.
-        device: Device of the launches.
+    """Load Warp modules, each with the block size of its launches on a GPU; compile missing ones side by side.
 
     Raises:
         KernelCacheError: Others may have written to the cache.
@@ -156,11 +148,9 @@ def loaded_modules() -> int:
 
 
 def unload_with(holder: object, module: Any) -> None:
-    """Unload a module of generated kernels once all its holders are gone; recorded launches keep their code.
+    """Unload a module of generated kernels, which Warp would keep for ever, once all its holders are gone.
 
-    Args:
-        holder: An object referred to by every user of the kernels; equal kernels have one module.
-        module: The Warp module, otherwise kept for ever by Warp.
+    Every user of the kernels refers to a holder; equal kernels have one module. Recorded launches keep their code.
     """
     if not module.cpu_exec_id:  # a later module may have the same name; CPU code is found by name and id
         module.cpu_exec_id = next(_FIRST_IDS)
@@ -185,12 +175,8 @@ def _unload(module: Any) -> None:
 class CachedModule:
     """A module for a device or an architecture, and its files in the cache; `path` is the file with its code.
 
-    Args:
-        module: The Warp module.
-        block: Size of block of its launches, part of its key.
-        device: Device to run on; None for no device of this process.
-        arch: Architecture of GPUs, such as 90, without a device.
-        use_ptx: Whether to compile PTX for this architecture instead of a cubin.
+    The block size of its launches is part of its key. Without a device of this process: an architecture of GPUs, such
+    as 90, and whether to compile PTX for this architecture instead of a cubin.
     """
 
     def __init__(
@@ -260,10 +246,8 @@ def whom_of(robot: str, links: Sequence[str]) -> str:
 class KernelsFor:
     """A context of one thread around code that loads or compiles kernels: names the robot, explains errors.
 
-    Args:
-        whom: The robot as named by `whom_of`; by default the robot of the enclosing context.
-        tell: Called with the notice when compiling begins and with an empty text when compiling ends; by default the
-            function of the enclosing context.
+    `whom` is the robot as named by `whom_of`; `tell` is called with the notice when compiling begins and with an empty
+    text when compiling ends. By default both are those of the enclosing context.
     """
 
     def __init__(self, whom: str = "", *, tell: Callable[[str], None] | None = None) -> None:

@@ -19,10 +19,8 @@ MAX_QUATERNION_NUMBER = 1e100
 def checked_joint_q(robot: RobotArrays, joint_q: ArrayLike) -> Float64Array:
     """Read configurations as float64 with unit quaternions, shape [n, joint_coord_count].
 
-    The caller's float64 array is returned uncopied if the robot has no quaternions.
-
-    Raises:
-        InputError: Wrong shape, non-finite values, or a quaternion of length zero.
+    The caller's float64 array is returned uncopied if the robot has no quaternions. InputError for a wrong shape,
+    non-finite values, or a quaternion of length zero.
     """
     array = _checked_rows(joint_q, robot.joint_coord_count, "joint_q", robot.name)
     if robot.quaternion_starts:
@@ -61,9 +59,7 @@ def _checked_rows(values: ArrayLike, width: int, what: str, robot_name: str) -> 
 def dof_values(robot: KinematicRobot, name: str, given: Any, default: Float64Array) -> Float64Array:
     """Return a number per DOF, [joint_dof_count], from a number, a mapping by joint names, an array, or the default.
 
-    Raises:
-        UnknownNameError: The robot has no joint of a name.
-        InputError: Wrong shape, or a number below 0; the message names the argument `name`.
+    UnknownNameError for an unknown joint, InputError, naming `name`, for a wrong shape or a number below 0.
     """
     values = default.astype(np.float64)
     if isinstance(given, Mapping):

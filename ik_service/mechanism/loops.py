@@ -77,12 +77,7 @@ class LoopConstraint:
     slack: tuple[tuple[str, float], ...] | None = None
 
     def __post_init__(self) -> None:
-        """Convert numbers to floats, and check all fields.
-
-        Raises:
-            InputError: The joint is unknown, a number is missing or not for this joint, both frames are on one link, an
-                offset is not seven finite numbers with a unit quaternion, or limits are not allowed.
-        """
+        """Convert numbers to floats, and check all fields; InputError for a value that is not allowed."""
         for field in ("offset", "reference_offset"):
             values = numbers_of(f"Loop '{self.name}': {field}", getattr(self, field))
             object.__setattr__(self, field, values)

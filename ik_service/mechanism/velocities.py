@@ -53,12 +53,7 @@ class VelocityConstraint:
     carrier: str | None = None
 
     def __post_init__(self) -> None:
-        """Convert numbers to floats, and check all fields.
-
-        Raises:
-            InputError: The kind is unknown, the radius is missing, not positive or not for this kind, both frames are
-                on one link, or an offset is no transform.
-        """
+        """Convert numbers to floats, and check all fields; InputError for a value that is not allowed."""
         if self.kind not in VELOCITY_KINDS:
             allowed = ", ".join(map(repr, VELOCITY_KINDS))
             raise InputError(f"Constraint '{self.name}': kind is {self.kind!r}. Allowed: {allowed}.")
@@ -118,11 +113,7 @@ class VelocityConstraint:
 def checked_velocity_constraints(
     constraints: Iterable[VelocityConstraint], link_names: Collection[str], names: Iterable[str]
 ) -> tuple[VelocityConstraint, ...]:
-    """Check constraints; `names`: names of the robot's other constraints.
-
-    Raises:
-        InputError: Two constraints have the same name or the same content, or a link is unknown.
-    """
+    """Check names (`names`: of the robot's other constraints), contents and links; InputError for a fault."""
     found, taken = [], set(names)
     said: dict[VelocityConstraint, str] = {}
     for one in all_of(VelocityConstraint, constraints):

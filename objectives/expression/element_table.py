@@ -63,9 +63,7 @@ class ElementTable:
 def build_element_table(group: RowGroup, elements: Sequence[Element], first_row: int, model: IKModel) -> ElementTable:
     """Pack the elements of a group, at least one, for a robot, starting at a row of the objective.
 
-    Raises:
-        UnknownNameError: An element names a link that the robot does not have.
-        InputError: A body index is out of range.
+    UnknownNameError for an unknown link, InputError for a body index out of range.
     """
     robot, stated = RobotIndices(model), state_rows(group)
     frame_count, width = len(group.frames), data_column(group, len(group.data)) + 1

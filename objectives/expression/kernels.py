@@ -61,12 +61,9 @@ _LITERALS: Mapping[bool, Mapping[str, str]] = {
 def straight_line(
     outputs: Sequence[Expression], names: MutableMapping[Expression, str], *, exact: bool = False
 ) -> list[str]:
-    """Write the assignments of the outputs, one line of source per needed operation.
+    """Write the assignments of the outputs, one line of source per needed operation; float64 with `exact`.
 
-    Args:
-        outputs: Expressions of one graph.
-        names: Variables of expressions assigned before; new assignments are added, so that calls can be chained.
-        exact: Whether variables and numbers are float64; otherwise float32.
+    `names` has the variables of expressions assigned before; new ones are added, so that calls can be chained.
     """
     lines = []
     for node in reachable(outputs):

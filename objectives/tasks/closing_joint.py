@@ -85,11 +85,7 @@ FAR = 1e30  # in place of an infinite limit
 
 
 def limit_pairs(joint: str, limits: Any) -> tuple[tuple[float, float], ...]:
-    """Check limits of a joint that closes a loop, as in `IKObjectiveLoop`; give both limits of each coordinate.
-
-    Raises:
-        InputError: The joint takes no limits, or a value has a wrong shape, is not a number, or is not allowed.
-    """
+    """Check limits of a joint that closes a loop, as in `IKObjectiveLoop`; give both limits of each coordinate."""
     if joint not in ANGLES:
         raise InputError(f"joint {joint!r} takes no limits. Joints that do: {', '.join(ANGLES)}.")
     count = len(ANGLES[joint])

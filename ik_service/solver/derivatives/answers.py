@@ -322,11 +322,7 @@ def check_answers(
     given: Batch,  # their values
     incidence: NDArray[np.bool_],  # trees of each row of the solver, shape [rows, trees]
 ) -> None:
-    """Check that answers come from a solver with such targets.
-
-    Raises:
-        InputError: The robot, the rows or the order of joints differ, or other parts of targets were given.
-    """
+    """Check that answers come from a solver with this robot, rows, order of joints and parts of targets."""
     own, solved, is_moved = head.fields, result.islands, np.asarray(incidence.any(axis=1))
     for k, target in enumerate(targets):
         is_moved[TWIST * k : TWIST * (k + 1)] &= np.atleast_2d(target.weights()).any(axis=0)

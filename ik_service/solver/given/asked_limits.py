@@ -58,11 +58,9 @@ def read_limits(
     frozen: Any,  # names of DOFs, a mapping from names to booleans, or booleans by the caller's columns
     max_change: Any,  # one number, a mapping from names to numbers, or numbers by the caller's columns
 ) -> AskedLimits:
-    """Return the limits of a solve.
+    """Return the limits of a solve; UnknownNameError for an unknown DOF.
 
-    Raises:
-        UnknownNameError: The robot has no DOF of a name.
-        InputError: A value is not allowed, no value of a DOF is left, or the robot's own limits are not kept.
+    InputError if a value is not allowed, no value of a DOF is left, or the robot's own limits are not kept.
     """
     if isinstance(joint_limits, AskedLimits):
         found = joint_limits

@@ -116,11 +116,7 @@ class SolverOptions:
     use_graph: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse values outside the allowed ranges.
-
-        Raises:
-            InputError: Names the option, its value and the allowed values.
-        """
+        """Refuse values outside the allowed ranges; InputError with the option, its value and the allowed values."""
         if self.seeds is not None:
             _check_integer("seeds", self.seeds, 1, SEEDS_MAX)
         _check_integer("max_iterations", self.max_iterations, 1, ITERATIONS_MAX)
@@ -194,11 +190,7 @@ class SolverOptions:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def jacobian_type(self) -> IKJacobianType:
-        """Return the Jacobian mode as a member of the objectives' enumeration.
-
-        Raises:
-            InputError: The mode is not one of the three.
-        """
+        """Return the Jacobian mode as a member of the objectives' enumeration; InputError for an unknown mode."""
         if isinstance(self.jacobian_mode, IKJacobianType):
             return self.jacobian_mode
         by_name = {member.name.lower(): member for member in IKJacobianType}
@@ -212,9 +204,6 @@ class SolverOptions:
         """Return the tolerances of position [m] and orientation [rad] for the choice among float32 attempts.
 
         With a float64 finish, never below the precision of float32: otherwise all attempts would fail.
-
-        Args:
-            length_unit: Length unit of the robot [m].
         """
         if self.precision == "float32":
             return self.position_tolerance, self.orientation_tolerance
@@ -222,13 +211,9 @@ class SolverOptions:
         return position, max(self.orientation_tolerance, PRECISE_ORIENTATION)
 
     def of_solve(self, changes: "dict[str, object] | SolverOptions | None") -> "SolverOptions":
-        """Return the options of one solve: these options with changes.
+        """Return the options of one solve: these options with changes, by name or all options; None for none.
 
-        Args:
-            changes: Options that differ, by name or all of them; None for none.
-
-        Raises:
-            InputError: An unknown option, a value is not allowed, or an option is fixed for a solver.
+        InputError for an unknown option, a value that is not allowed, or an option that is fixed for a solver.
         """
         if changes is None:
             return self
@@ -245,14 +230,7 @@ class SolverOptions:
             return self.merged(changes)
 
     def merged(self, changes: "dict[str, object] | None") -> "Self":
-        """Return these options with some changed.
-
-        Args:
-            changes: Option names and values; None changes nothing.
-
-        Raises:
-            InputError: An unknown option, or a value is not allowed.
-        """
+        """Return these options with some changed; InputError for an unknown option, or a value that is not allowed."""
         if not changes:
             return self
         known = [field.name for field in fields(self)]

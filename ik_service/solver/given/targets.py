@@ -57,10 +57,8 @@ def deadbands(
     """Return the deadband of a target, the error counted as none, [1 or n, 7] as in `IKObjectiveNearPose`.
 
     Tolerance of a row less the tolerance of the solve: with an error up to the tolerance of the solve the row is still
-    within its own tolerance. Beside one free rotation, the others share a ball: a cone about the free axis.
-
-    Raises:
-        InputError: A tolerance is above 0 and below the tolerance of the solve.
+    within its own tolerance. Beside one free rotation, the others share a ball: a cone about the free axis. InputError
+    for a tolerance above 0 and below the tolerance of the solve.
     """
     off = np.atleast_2d(weights) <= 0.0
     given = np.zeros((1, 6)) if tolerance is None else np.atleast_2d(tolerance)
@@ -135,11 +133,7 @@ class Target:
         return np.asarray(self.weights() * np.repeat([1.0, ROTATION_LENGTH * length_unit], 3))
 
     def deadband(self, position_tolerance: float, orientation_tolerance: float) -> NDArray[np.float32]:
-        """Return the deadband, the error counted as none, in a solve of these tolerances, [1 or problem_count, 7].
-
-        Raises:
-            InputError: A tolerance of the target is above 0 and below the tolerance of the solve.
-        """
+        """Return the deadband in a solve of these tolerances, [1 or problem_count, 7], as `deadbands`."""
         given = None if self.tolerance is None else np.asarray(self.tolerance, np.float64)
         return deadbands(self.link, given, self.weights(), position_tolerance, orientation_tolerance)
 

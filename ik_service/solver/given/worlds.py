@@ -47,9 +47,7 @@ def read_worlds(
 ) -> CheckedWorlds | None:
     """Return the worlds and attached objects of the collision check; None for no check.
 
-    Raises:
-        UnknownNameError: The robot has no link of a name.
-        InputError: A collision check is requested for a robot without a collision model, or a value is not allowed.
+    UnknownNameError for an unknown link, InputError without a collision model, or for a value that is not allowed.
     """
     worlds = () if world is None else (world,) if isinstance(world, World) else tuple(world)
     for one in worlds:

@@ -175,11 +175,7 @@ def report_islands(
     problem: int,  # index of the problem, where weights differ between problems
     join: bool,  # whether all touched trees are one island
 ) -> IslandReport:
-    """Return the islands of one problem, with every row of possible weight above 0.
-
-    Raises:
-        InputError: There is no such problem.
-    """
+    """Return the islands of a problem, with every row of possible weight above 0; InputError: no such problem."""
     target_of = dict(zip(rows.of_kind(RowKind.TARGET), targets, strict=True))
     row_on = np.concatenate([_rows_on(one, target_of.get(k), problem) for k, one in enumerate(rows.objectives)])
     touched = incidence[row_on].any(axis=0)
