@@ -80,6 +80,15 @@ def rates_shape(solver: IKSolver, n: int) -> tuple[int, int, int, int]:
     return n, len(solver.coordinate_names), kinds * len(solver.targets), TWIST
 
 
+def by_quaternion(xp: Any, by_rotation: Any, q_xyzw: Any) -> Any:
+    """Return the gradient by a quaternion q from the one by the rotation vector w of exp(w) q: 2 (w, 0) q / |q|^2."""
+    # `xp` is NumPy, or NumPy as JAX has it
+    vector, scalar = q_xyzw[..., :3], q_xyzw[..., 3:]
+    imaginary = scalar * by_rotation + xp.cross(by_rotation, vector)
+    found = xp.concatenate([imaginary, -(by_rotation * vector).sum(axis=-1, keepdims=True)], axis=-1)
+    return 2.0 * found / (q_xyzw * q_xyzw).sum(axis=-1, keepdims=True)
+
+
 @contextmanager
 def _tools(solver: IKSolver, offsets: NDArray[Any] | None) -> Iterator[None]:
     """Give a solver other tool frames for a while."""

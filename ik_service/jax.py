@@ -14,7 +14,7 @@ from weakref import ref
 import numpy as np
 import warp as wp
 
-from ik_service.derived_solve import POSE, batch_axes, derived_solve, rates_shape
+from ik_service.derived_solve import POSE, batch_axes, by_quaternion, derived_solve, rates_shape
 from ik_service.extras import needs
 from ik_service.ik_solver import IKSolver
 from objectives.errors import InputError
@@ -202,24 +202,16 @@ def _pull_back(own: JaxSolver, kept: tuple[Array, Given], by_answer: JaxAnswer) 
     positions, orientations, start, offsets = given
     by_offsets = None
     if offsets is not None:
-        turned = _by_quaternion(of_tools[..., 3:], offsets[..., 3:])
+        turned = by_quaternion(jnp, of_tools[..., 3:], offsets[..., 3:])
         by_offsets = jnp.concatenate([of_tools[..., :3], turned], axis=-1)
     return (
         Given(
             None if positions is None else of_targets[..., :3],
-            None if orientations is None else _by_quaternion(of_targets[..., 3:], orientations),
+            None if orientations is None else by_quaternion(jnp, of_targets[..., 3:], orientations),
             None if start is None else jnp.zeros_like(start),
             by_offsets,
         ),
     )
-
-
-def _by_quaternion(by_rotation: Array, q_xyzw: Array) -> Array:
-    """Return the gradient by a quaternion q from the one by the rotation vector w of exp(w) q: 2 (w, 0) q / |q|^2."""
-    w, vector, scalar = by_rotation, q_xyzw[..., :3], q_xyzw[..., 3:]
-    imaginary = scalar * w + jnp.cross(w, vector)
-    found = jnp.concatenate([imaginary, -(w * vector).sum(axis=-1, keepdims=True)], axis=-1)
-    return 2.0 * found / (q_xyzw * q_xyzw).sum(axis=-1, keepdims=True)
 
 
 _solve.defvjp(_keep, _pull_back)

@@ -11,7 +11,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.derived_solve import POSE, batch_axes, derived_solve
+from ik_service.derived_solve import POSE, batch_axes, by_quaternion, derived_solve
 from ik_service.ik_solver import IKSolver
 from ik_service.mechanism.transforms import Float64Array
 from objectives.errors import InputError
@@ -85,11 +85,10 @@ def solve_on_tape(
         of_targets, of_tools = rates[:, :several], rates[:, several:]
         changes = {"positions": of_targets[..., :3]}
         if turns is not None:
-            changes["orientations_xyzw"] = _by_quaternion(of_targets[..., 3:], turns)
+            changes["orientations_xyzw"] = by_quaternion(np, of_targets[..., 3:], turns.astype(np.float64))
         if tools is not None:
-            changes["offsets"] = np.concatenate(
-                [of_tools[..., :3], _by_quaternion(of_tools[..., 3:], tools[..., 3:])], axis=-1
-            )
+            turned = by_quaternion(np, of_tools[..., 3:], tools[..., 3:].astype(np.float64))
+            changes["offsets"] = np.concatenate([of_tools[..., :3], turned], axis=-1)
         _add(wanted, changes)
 
     tape.record_func(pull_back, [joint_q, *wanted.values()])
@@ -133,11 +132,3 @@ def _add(arrays: "Mapping[str, wp.array[Any]]", changes: Mapping[str, Float64Arr
         if change.size != before.size:  # one row of tool frames for all problems
             change = change.sum(axis=0)
         one.grad.assign((before + change.reshape(before.shape)).astype(before.dtype))
-
-
-def _by_quaternion(by_rotation: Float64Array, q_xyzw: NDArray[np.floating]) -> Float64Array:
-    """Return the gradient by a quaternion q from the one by the rotation vector w of exp(w) q: 2 (w, 0) q / |q|^2."""
-    q = q_xyzw.astype(np.float64)
-    imaginary = q[..., 3:] * by_rotation + np.cross(by_rotation, q[..., :3])
-    real = -(by_rotation * q[..., :3]).sum(axis=-1, keepdims=True)
-    return np.asarray(2.0 * np.concatenate([imaginary, real], axis=-1) / (q * q).sum(axis=-1, keepdims=True))
