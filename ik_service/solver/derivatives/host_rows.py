@@ -69,38 +69,30 @@ class HostBlock:
         n, dofs = motion.S.shape[:2]
         rows, jacobian = np.zeros((n, self.size)), np.zeros((n, self.size, dofs))
         for table in self.tables:
-            self._add(table, motion, data, rows, jacobian, pieces_of)
+            stated, count, elements = state_rows(table.group), table.group.row_count, len(table.integers)
+            inputs = {WEIGHT: np.asarray(self.weight), **_inputs(table, stated, motion, data)}
+            outputs = _outputs(stated)
+            values = evaluate(outputs, inputs) if pieces_of is None else _on_pieces(outputs, inputs, n, pieces_of)
+            found = np.stack([np.broadcast_to(value, (n, elements)) for value in values], axis=-1)
+            for element in range(elements):
+                own = slice(int(table.integers[element, 0]), int(table.integers[element, 0]) + count)
+                rows[:, own] += found[:, element, :count]
+                by_each = found[:, element, count:]
+                for of_dofs, moving in _motions(table, element, stated, motion):
+                    width = count * moving.shape[-1]
+                    derivatives = by_each[:, :width].reshape(n, count, -1)
+                    parts = (derivatives[:, :, k, None] * moving[:, None, :, k] for k in range(moving.shape[-1]))
+                    jacobian[:, own, of_dofs] += sum(parts, 0.0)  # in this order, for any number of problems
+                    by_each = by_each[:, width:]
         return RowValues(rows, jacobian)
-
-    def _add(
-        self,
-        table: ElementTable,
-        motion: BodyMotion,
-        data: Data,
-        rows: Float64Array,
-        jacobian: Float64Array,
-        pieces_of: int | None,
-    ) -> None:
-        group, stated, shape = table.group, state_rows(table.group), (len(rows), len(table.integers))
-        inputs = {WEIGHT: np.asarray(self.weight), **_inputs(table, stated, motion, data)}
-        outputs = _outputs(stated)
-        values = evaluate(outputs, inputs) if pieces_of is None else _on_pieces(outputs, inputs, len(rows), pieces_of)
-        found = np.stack([np.broadcast_to(value, shape) for value in values], axis=-1)
-        for element in range(shape[1]):
-            first = int(table.integers[element, 0])
-            own = slice(first, first + group.row_count)
-            rows[:, own] += found[:, element, : group.row_count]
-            by_each = found[:, element, group.row_count :]
-            for dofs, moving in _motions(table, element, stated, motion):
-                width = group.row_count * moving.shape[-1]
-                derivatives = by_each[:, :width].reshape(len(rows), group.row_count, -1)
-                parts = (derivatives[:, :, k, None] * moving[:, None, :, k] for k in range(moving.shape[-1]))
-                jacobian[:, own, dofs] += sum(parts, 0.0)  # in this order, for any number of problems
-                by_each = by_each[:, width:]
 
 
 def _outputs(stated: StatedRows) -> list[Expression]:
-    return [*stated.rows, *_derivatives(stated)]
+    """Return all rows, then their derivatives: by frames, then coordinates, then quaternions; row after row in each."""
+    by_frames = [part for frame in stated.frame_derivatives for row in frame for part in row]
+    by_coordinates = [part for coordinate in stated.coordinate_derivatives for part in coordinate]
+    by_quaternions = [part for own in stated.quaternion_derivatives for row in own for part in row]
+    return [*stated.rows, *by_frames, *by_coordinates, *by_quaternions]
 
 
 def _on_pieces(
@@ -162,18 +154,10 @@ def _frame(table: ElementTable, element: int, k: int, motion: BodyMotion, data: 
     return pose
 
 
-def _derivatives(stated: StatedRows) -> list[Expression]:
-    """Return the derivatives of all rows: by frames, then coordinates, then quaternions; row after row in each."""
-    by_frames = [part for frame in stated.frame_derivatives for row in frame for part in row]
-    by_coordinates = [part for coordinate in stated.coordinate_derivatives for part in coordinate]
-    by_quaternions = [part for own in stated.quaternion_derivatives for row in own for part in row]
-    return [*by_frames, *by_coordinates, *by_quaternions]
-
-
 def _motions(
     table: ElementTable, element: int, stated: StatedRows, motion: BodyMotion
 ) -> list[tuple[NDArray[np.intp], Float64Array]]:
-    """Return, in the order of `_derivatives`, the moving DOFs and their motions: [n, DOFs, 6, 1 or 3]."""
+    """Return, in the order of `_outputs`, the moving DOFs and their motions: [n, DOFs, 6, 1 or 3]."""
     integers, group, n = table.integers[element], table.group, len(motion.joint_q)
     found = []
     for k in range(len(stated.frame_derivatives)):

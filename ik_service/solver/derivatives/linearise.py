@@ -66,7 +66,9 @@ def linearise(
 ) -> Linearisation:
     """Return the derivatives of answers by their targets, and by further requested inputs."""
     data = rows.data(targets, given, enabled)
-    axes = [_axes(given, k) for k in range(len(targets))]
+    # the given numbers of the position and the rotation vector of each target
+    parts = zip(given.positions, given.orientations_xyzw, strict=True)
+    axes = [np.flatnonzero(np.repeat([part is not None for part in pair], 3)) for pair in parts]
     tools = [own if OFFSET in data[k] else own[:0] for k, own in enumerate(axes)]
     axes += tools if any(OFFSET in own for own in data[: len(targets)]) else []
     answers = np.asarray(joint_q, np.float64)
@@ -199,12 +201,6 @@ def _is_singular(
         if np.abs(ways.T @ bend @ met.still).max() > SLOPE_TURNS:
             return True
     return False
-
-
-def _axes(given: Batch, target: int) -> NDArray[np.intp]:
-    """Return the given numbers of a target's position and rotation vector."""
-    on = [given.positions[target] is not None, given.orientations_xyzw[target] is not None]
-    return np.flatnonzero(np.repeat(on, 3))
 
 
 def _sorted(
