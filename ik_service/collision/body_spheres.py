@@ -163,11 +163,9 @@ def farthest_slides(robot: KinematicRobot) -> Float64Array:
     """Return the bound of sliding coordinates for which `levers` hold [m], [joint_coord_count]; inf for angles."""
     found = np.full(robot.joint_coord_count, np.inf)
     for joint in range(robot.joint_count):
-        slides, _ = slides_and_turns(robot, joint)
-        for dof in range(slides.start, slides.stop):
-            if robot.dof_coordinate[dof] >= 0:
-                limits = robot.joint_limit_lower[dof], robot.joint_limit_upper[dof]
-                found[robot.dof_coordinate[dof]] = max(np.abs(limits))
+        slides, _ = slides_and_turns(robot, joint)  # each has a coordinate
+        limits = np.abs([robot.joint_limit_lower[slides], robot.joint_limit_upper[slides]])
+        found[robot.dof_coordinate[slides]] = limits.max(axis=0)
     return found
 
 

@@ -20,7 +20,6 @@ from ik_service.ik_solver import IKSolver
 from ik_service.robots import RobotModel, World
 from ik_service.solver.arrays.parts import SOLVE_IO
 from ik_service.solver.lm.status import IKStatus
-from ik_service.solver.recorded_launches import RecordedStep
 from objectives import InputError
 
 TAG = "@tag@"  # placeholder in the source for the hash of the source
@@ -54,9 +53,8 @@ def robot_words(robot: RobotModel, prefix: str, tag: str) -> dict[str, object]:
     }
 
 
-def tag_of(steps: Sequence[RecordedStep], texts: Mapping[str, str]) -> str:
+def tag_of(kernels: Sequence[wp.Kernel], texts: Mapping[str, str]) -> str:
     """Return the tag of an export: a hash of its texts, which contain `TAG`, and of its kernels."""
-    kernels = [step.kernel for step in steps]
     parts = [*texts.values(), wp.__version__, *(str(kernel.module.options["cpu_compiler_flags"]) for kernel in kernels)]
     digest = hashlib.sha256("\0".join(parts).encode())
     for kernel in kernels:
@@ -166,7 +164,7 @@ def export_controller(
 
 def _export(robot: RobotModel, prefix: str, entries: Functions) -> Export:
     draft = _cpu_texts(robot, prefix, TAG, entries)[0]
-    tag = tag_of([step for entry in entries for step in entry.recorded.steps], draft)
+    tag = tag_of([step.kernel for entry in entries for step in entry.recorded.steps], draft)
     texts, layout = _cpu_texts(robot, prefix, tag, entries)
     objects = tuple(_objects(entries, _symbols(entries, prefix, tag), prefix))
     files = {name: text.encode() for name, text in texts.items()}

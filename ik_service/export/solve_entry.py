@@ -35,14 +35,6 @@ MEMBERS = ["size_t limit_lines;"]  # members of the frame besides arrays
 LABEL = "limits"  # prefix of the constants' names
 
 
-def limit_frame_arrays(limits: LimitArrays) -> dict[str, FrameArray]:
-    """Return the arrays of the limits, as members of a frame."""
-    arrays = [
-        (f"{end}_{form}", array) for form in LIMIT_TYPES for end, array in zip(ENDS, getattr(limits, form), strict=True)
-    ]
-    return {name: FrameArray(array, ("f->limit_lines",)) for name, array in arrays}
-
-
 def limit_source(
     solver: IKSolver, prefix: str, limits: LimitArrays, members: Mapping[str, FrameArray], constants: Constants
 ) -> str:
@@ -139,7 +131,11 @@ class SolveEntry:
         """Return its part of the header, and its source without the declarations of structs and constants."""
         limits = self.recorded.limits
         assert limits is not None  # of a solve
-        arrays = limit_frame_arrays(limits)
+        arrays = {
+            f"{end}_{form}": FrameArray(array, ("f->limit_lines",))
+            for form in LIMIT_TYPES
+            for end, array in zip(ENDS, getattr(limits, form), strict=True)
+        }
         frame = CallFrame(self.name, self.recorded, symbols, layout, constants, arrays)
         arrays = {name: item for name, item in arrays.items() if frame.uses(name)}
         words = self._words()

@@ -48,17 +48,15 @@ def followed(
     path = follow(waypoints, found, rates, int(solutions), start)
     judged = replace(waypoints, options=replace(final, seeds=1)).finished(path, path)
     failed = np.where(found.status == IKStatus.CONVERGED, judged.status, found.status)
-    answers = WaypointAnswers(
-        success=judged.success,
-        status=np.where(judged.success, np.int8(IKStatus.CONVERGED), failed).astype(np.int8),
-        position_error=judged.position_error,
-        orientation_error=judged.orientation_error,
-    )
-    joint_q = judged.joint_q.astype(np.float64)
+    success, clearance, joint_q = judged.success, None, judged.joint_q.astype(np.float64)
+    status = np.where(success, np.int8(IKStatus.CONVERGED), failed).astype(np.int8)
     if waypoints.check is not None:
         points = np.concatenate([joint_q[:1] if start is None else start[None], joint_q])
         own = (robot, waypoints.check, JointMetric(robot))
-        answers = answers.with_ways(*least_on_ways(*own, points, waypoints.options.margin))
+        clearance, is_free = least_on_ways(*own, points, waypoints.options.margin)
+        status = np.where(success & ~is_free, np.int8(IKStatus.BLOCKED_BY_COLLISION), status)
+        success = success & is_free
+    answers = WaypointAnswers(success, status, judged.position_error, judged.orientation_error, clearance)
     return path_result(robot, order, joint_q, start, rates, answers)
 
 

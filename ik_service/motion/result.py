@@ -1,7 +1,7 @@
 """Result of following a path, by a solver or tick by tick."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
@@ -13,7 +13,7 @@ from ik_service.mechanism.configuration import dof_values
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.motion.metric import CHANGE_ROUNDING, JointMetric
 from ik_service.robots import RobotModel
-from ik_service.solver.lm.status import STATUS_WORDS, IKStatus
+from ik_service.solver.lm.status import STATUS_WORDS
 from objectives import InputError
 
 
@@ -128,12 +128,6 @@ class WaypointAnswers:
     position_error: Float64Array
     orientation_error: Float64Array
     clearance: Float64Array | None = None
-
-    def with_ways(self, clearance: Float64Array, is_free: NDArray[np.bool_]) -> "WaypointAnswers":
-        """Return answers that also require a free path to the waypoint, with least clearances [m], [n]."""
-        blocked = np.int8(IKStatus.BLOCKED_BY_COLLISION)
-        status = np.where(self.success & ~is_free, blocked, self.status)
-        return replace(self, success=self.success & is_free, status=status, clearance=clearance)
 
 
 def path_result(

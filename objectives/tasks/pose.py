@@ -155,15 +155,9 @@ class IKObjectiveRelativePose(IKObjectivePose):
         row_weights: Any = None,
         weight: float = 1.0,
     ) -> None:
-        super().__init__(
-            link,
-            target_positions,
-            target_orientations_xyzw,
-            offset=offset,
-            reference_link=reference_link,
-            row_weights=row_weights,
-            weight=weight,
-        )
+        targets = target_positions, target_orientations_xyzw
+        more: dict[str, Any] = {"offset": offset, "row_weights": row_weights, "weight": weight}
+        super().__init__(link, *targets, reference_link=reference_link, **more)
 
 
 ToleranceFrame = Literal["reference", "target", "tool", "world"]
