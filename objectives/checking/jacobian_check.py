@@ -43,23 +43,14 @@ class CheckedRobot(Protocol):
 
 @dataclass(frozen=True)
 class CheckReport:
-    """Report of a check without faults.
+    """Report of a check without faults."""
 
-    Attributes:
-        objective: Class of the objective.
-        methods: Jacobians compared: "analytic", "autodiff".
-        compared_count: Entries compared, over all configurations and methods.
-        nonzero_count: Nonzero entries; with none, the check is void.
-        kink_count: Entries at kinks or jumps of rows, compared with one-sided slopes only.
-        largest_error: Largest error, relative to the largest slope of the row.
-    """
-
-    objective: str
-    methods: tuple[str, ...]
-    compared_count: int
-    nonzero_count: int
-    kink_count: int
-    largest_error: float
+    objective: str  # class of the objective
+    methods: tuple[str, ...]  # Jacobians compared: "analytic", "autodiff"
+    compared_count: int  # entries compared, over all configurations and methods
+    nonzero_count: int  # nonzero entries; with none, the check is void
+    kink_count: int  # entries at kinks or jumps of rows, compared with one-sided slopes only
+    largest_error: float  # largest error, relative to the largest slope of the row
 
 
 def check(

@@ -296,15 +296,10 @@ class ExpressionObjective(IKObjective):
 
 
 class ConstraintObjective(ExpressionObjective):
-    """An objective for a constraint of the robot.
+    """An objective for a constraint of the robot."""
 
-    Attributes:
-        is_constraint: True if the rows have the highest priority, like a robot's constraints.
-        label: Name of the rows in reports; None for the class's name.
-    """
-
-    is_constraint = False
-    label: str | None = None
+    is_constraint = False  # true if the rows have the highest priority, like a robot's constraints
+    label: str | None = None  # name of the rows in reports; None for the class's name
 
 
 def _rounded_down(owner: str, row_tolerances: Any) -> npt.NDArray[np.float64]:

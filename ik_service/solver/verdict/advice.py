@@ -135,21 +135,13 @@ class UnmovedRows:
 
 @dataclass(frozen=True)
 class IslandReport:
-    """The islands of a problem.
+    """The islands of a problem."""
 
-    Attributes:
-        robot: Name of the robot.
-        islands: The islands, in order of their first tree.
-        unmoved: Rows that no island can change.
-        untouched_joints: Active joints without a row: they keep their start.
-        locked_joints: Joints that never move.
-    """
-
-    robot: str
-    islands: tuple[IslandMembers, ...]
-    unmoved: tuple[UnmovedRows, ...]
-    untouched_joints: tuple[str, ...]
-    locked_joints: tuple[str, ...]
+    robot: str  # name of the robot
+    islands: tuple[IslandMembers, ...]  # the islands, in order of their first tree
+    unmoved: tuple[UnmovedRows, ...]  # rows that no island can change
+    untouched_joints: tuple[str, ...]  # active joints without a row: they keep their start
+    locked_joints: tuple[str, ...]  # joints that never move
 
     def __str__(self) -> str:
         lines = [f"{self.robot}: {len(self.islands)} island{'' if len(self.islands) == 1 else 's'}"]

@@ -13,51 +13,30 @@ from ik_service.solver.lm.status import IKStatus
 
 @dataclass(frozen=True)
 class IslandResult:
-    """One island of one problem.
+    """One island of one problem."""
 
-    Attributes:
-        joints: Joints of the island.
-        rows: Rows coupling them: "target LINK" or the class of an objective, each once.
-        success: Whether its targets are met (judged in float64), or, without targets, whether the island is at a
-            minimum.
-        status: Reason for the end of its solve.
-        seed_index: Seed of its winning attempt.
-        iterations: Steps of the winning attempt.
-        cost: 1/2 |r|^2 of its rows.
-    """
-
-    joints: tuple[str, ...]
-    rows: tuple[str, ...]
+    joints: tuple[str, ...]  # joints of the island
+    rows: tuple[str, ...]  # rows coupling them: "target LINK" or the class of an objective, each once
+    # whether its targets are met (judged in float64), or, without targets, whether the island is at a minimum
     success: bool
-    status: IKStatus
-    seed_index: int
-    iterations: int
-    cost: float
+    status: IKStatus  # reason for the end of its solve
+    seed_index: int  # seed of its winning attempt
+    iterations: int  # steps of the winning attempt
+    cost: float  # 1/2 |r|^2 of its rows
 
 
 @dataclass(frozen=True, eq=False)
 class IslandResults(Sequence[tuple[IslandResult, ...]]):
-    """The islands of a batch; `islands[problem]` lists the islands of one problem.
+    """The islands of a batch; `islands[problem]` lists the islands of one problem."""
 
-    Attributes:
-        nisland: Number of islands, int32 [n].
-        tree_island: Island of every kinematic tree, -1 for a tree without rows, int32 [n, trees].
-        row_island: Island of every row, -1 for a row that is off or without a tree, int32 [n, rows].
-        success: bool [n, trees]; here and below, entries past the last island mean nothing.
-        status: IKStatus codes, int32 [n, trees].
-        seed_index: int32 [n, trees].
-        iterations: int32 [n, trees].
-        cost: float32 [n, trees].
-    """
-
-    nisland: NDArray[np.int32]
-    tree_island: NDArray[np.int32]
-    row_island: NDArray[np.int32]
-    success: NDArray[np.bool_]
-    status: NDArray[np.int32]
-    seed_index: NDArray[np.int32]
-    iterations: NDArray[np.int32]
-    cost: NDArray[np.float32]
+    nisland: NDArray[np.int32]  # number of islands, int32 [n]
+    tree_island: NDArray[np.int32]  # island of every kinematic tree, -1 for a tree without rows, int32 [n, trees]
+    row_island: NDArray[np.int32]  # island of every row, -1 for a row that is off or without a tree, int32 [n, rows]
+    success: NDArray[np.bool_]  # bool [n, trees]; here and below, entries past the last island mean nothing
+    status: NDArray[np.int32]  # IKStatus codes, int32 [n, trees]
+    seed_index: NDArray[np.int32]  # int32 [n, trees]
+    iterations: NDArray[np.int32]  # int32 [n, trees]
+    cost: NDArray[np.float32]  # float32 [n, trees]
     robot: RobotModel
     row_labels: tuple[str, ...]
 
