@@ -82,7 +82,7 @@ def rates_shape(solver: IKSolver, n: int) -> tuple[int, int, int, int]:
 
 def by_quaternion(xp: Any, by_rotation: Any, q_xyzw: Any) -> Any:
     """Return the gradient by a quaternion q from the one by the rotation vector w of exp(w) q: 2 (w, 0) q / |q|^2."""
-    # `xp` is NumPy, or NumPy as JAX has it
+    # `xp` is the module `numpy` or `jax.numpy`
     vector, scalar = q_xyzw[..., :3], q_xyzw[..., 3:]
     imaginary = scalar * by_rotation + xp.cross(by_rotation, vector)
     found = xp.concatenate([imaginary, -(by_rotation * vector).sum(axis=-1, keepdims=True)], axis=-1)

@@ -65,7 +65,10 @@ def solve_on_tape(
     given = {"positions": positions, "orientations_xyzw": orientations_xyzw}
     given |= {"initial_joint_q": initial_joint_q, "offsets": offsets}
     values = {name: None if one is None else _numbers(name, one) for name, one in given.items()}
-    (n,) = _one_axis(batch_axes(solver, {name: None if one is None else one.shape for name, one in values.items()}))
+    batch = batch_axes(solver, {name: None if one is None else one.shape for name, one in values.items()})
+    if len(batch) != 1:
+        raise InputError(f"Targets have the axes {list(batch)} before those of a problem. Allowed: one, [n].")
+    (n,) = batch
     several = len(solver.targets)
     turns, tools = values["orientations_xyzw"], values["offsets"]
     places = None if values["positions"] is None else values["positions"].reshape(n, several, 3)
@@ -117,12 +120,6 @@ def _numbers(name: str, one: Any) -> NDArray[np.floating]:
     if found.dtype.kind != "f":
         raise InputError(f"{name} is of type {found.dtype}. Allowed: floating-point numbers.")
     return found
-
-
-def _one_axis(batch: tuple[int, ...]) -> tuple[int]:
-    if len(batch) != 1:
-        raise InputError(f"Targets have the axes {list(batch)} before those of a problem. Allowed: one, [n].")
-    return (batch[0],)
 
 
 def _add(arrays: "Mapping[str, wp.array[Any]]", changes: Mapping[str, Float64Array]) -> None:

@@ -226,7 +226,8 @@ def record_discovery(
 ) -> list[wp.Launch]:
     """Record the launches that find the islands of every problem; with `join` all trees with rows form one island.
 
-    The enabled rows, int32 [problems, rows], and the islands, of which every entry is written, must outlive them.
+    The launches write every entry of the islands. The enabled rows, int32 [problems, rows], and the islands must
+    outlive the launches.
     """
     problems, device = row_on.shape[0], row_on.device
     inputs = [int(join), structure, row_on, islands]

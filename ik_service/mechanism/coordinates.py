@@ -50,7 +50,7 @@ class CoordinateConstraint:
 def checked_coordinate_constraints(
     constraints: Iterable[CoordinateConstraint], joints: Collection[str], scalar: Collection[str], names: Iterable[str]
 ) -> tuple[CoordinateConstraint, ...]:
-    """Check names, and joints; `scalar`: joints with one coordinate; `names`: names of other constraints."""
+    """Check names and joints; InputError. `scalar`: joints with one coordinate; `names`: of other constraints."""
     found, taken = [], set(names)
     for one in all_of(CoordinateConstraint, constraints):
         if one.name in taken:

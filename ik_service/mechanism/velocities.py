@@ -113,7 +113,7 @@ class VelocityConstraint:
 def checked_velocity_constraints(
     constraints: Iterable[VelocityConstraint], link_names: Collection[str], names: Iterable[str]
 ) -> tuple[VelocityConstraint, ...]:
-    """Check names (`names`: of the robot's other constraints), contents and links; InputError for a fault."""
+    """Check names, contents and links; InputError. `names`: names of the robot's other constraints."""
     found, taken = [], set(names)
     said: dict[VelocityConstraint, str] = {}
     for one in all_of(VelocityConstraint, constraints):
