@@ -1,6 +1,6 @@
 """All solutions of arms with six joints: what ours and EAIK miss, whether complete sets are complete, and time.
 
-The xArm6, which has no branches in closed form here, is compared with ssik.
+The xArm6, whose last joint is searched, is compared with ssik.
 """
 
 from collections import Counter
