@@ -86,8 +86,7 @@ class CController:
 
     def step(self, targets=None, joint_q=None, dt=1e-3, joint_qd=None, deadline_ns=0):
         assert self.code(targets, joint_q, dt, joint_qd, deadline_ns) == OK
-        result = self._result_type.from_buffer(self._result.bytes)
-        return {name: bytes(getattr(result, name)) for name in self.results}
+        return self._written_bytes()
 
     def code(self, targets=None, joint_q=None, dt=1e-3, joint_qd=None, deadline_ns=0):
         given = [
@@ -98,13 +97,15 @@ class CController:
         self._result.bytes[:] = GUARD
         return self.tick(self.address, ctypes.addressof(arguments), self._result.bytes.ctypes.data)
 
-    def written(self):
+    def _written_bytes(self):
         result = self._result_type.from_buffer(self._result.bytes)
-        return self.values({name: bytes(getattr(result, name)) for name in self.results})
+        return {name: bytes(getattr(result, name)) for name in self.results}
+
+    def written(self):
+        return self.values(self._written_bytes())
 
     def untouched(self, *names):
-        result = self._result_type.from_buffer(self._result.bytes)
-        return all(set(bytes(getattr(result, name))) == {GUARD} for name in names)
+        return all(set(self._written_bytes()[name]) == {GUARD} for name in names)
 
     def values(self, found):
         return {

@@ -16,7 +16,6 @@ from ik_service.export import Export, export_solver
 from tests.export.c_controller import controller_in_c
 from tests.export.c_library import CLibrary
 from tests.kept_code import kept_folder
-from tests.warm_starts import LINK as IIWA_LINK
 
 PANDA_COUNT, OTHER_COUNT = 10_000, 500
 
@@ -44,13 +43,12 @@ class Exported:
 
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Export a robot by name: panda, iiwa14, dual_panda with two islands, or floating: a free base, a mimic joint."""
+    """Export a robot by name: panda, dual_panda with two islands, or floating: a free base, a mimic joint."""
     for tool in ("gcc", "g++", "nm"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed, and what is exported has to be compiled.")
     made: dict[str, Exported] = {}
     links = {"panda": ["panda_hand"], "dual_panda": ["left_panda_hand", "right_panda_hand"]}
-    links["iiwa14"] = [IIWA_LINK]
 
     def export(name: str) -> Exported:
         if name not in made:

@@ -30,27 +30,20 @@ def targets_of(robot, link, random_seed=4):
 
 
 @pytest.mark.evidence
-def test_all_columns_have_the_bytes_of_the_solver_in_python(holding):
+def test_all_columns_have_the_bytes_of_the_solver_in_python_with_starts_and_options_too(holding):
     solver, _, library = holding
     targets = targets_of(solver.robot, LEFT, 1)
     expected = solver.solve_as_recorded(*targets)
     assert 0.2 < expected.success.mean() < 0.6
     is_closed = expected.status != IKStatus.LOOP_OPEN
     assert gaps(solver.robot, expected.joint_q)[is_closed].max() <= 1e-6
-    library.require(expected, *targets)
-
-
-@pytest.mark.evidence
-@pytest.mark.parametrize("lines", [1, COUNT])
-def test_starts_and_options_mean_what_they_mean_in_python(holding, lines):
-    solver, _, library = holding
-    targets = targets_of(solver.robot, LEFT, 2)
-    start = solver.robot.random_joint_q(np.random.default_rng(3), lines)
-    start = start[0] if lines == 1 else start
+    columns = library.require(expected, *targets)
+    starts = solver.robot.random_joint_q(np.random.default_rng(3), COUNT)
     options = {"seeds": 3, "max_iterations": 15, "random_seed": 7}
     options |= {"position_tolerance": 1e-5, "orientation_tolerance": 2e-5}
-    expected = solver.solve(*targets, initial_joint_q=start, options=options)
-    assert library.require(expected, *targets, start, library.options(**options)) != library.solve(*targets)[1]
+    for start in (starts[0], starts):
+        expected = solver.solve(*targets, initial_joint_q=start, options=options)
+        assert library.require(expected, *targets, start, library.options(**options)) != columns
 
 
 def test_the_example_gives_the_same_bytes(holding):

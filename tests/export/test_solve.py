@@ -7,18 +7,8 @@ import numpy as np
 import pytest
 
 from ik_service import IKSolver, Target
-from tests.export.c_library import (
-    BAD_ARGUMENT,
-    BAD_NUMBER,
-    OK,
-    SMALL_WORKSPACE,
-    WRONG_ABI,
-    CLibrary,
-    Problems,
-    Results,
-)
+from tests.export.c_library import BAD_ARGUMENT, BAD_NUMBER, OK, SMALL_WORKSPACE, WRONG_ABI, CLibrary, Problems, Results
 from tests.export.conftest import OTHER_COUNT, PANDA_COUNT
-from tests.warm_starts import warm_starts
 
 ROBOTS = ["panda", *(pytest.param(name, marks=pytest.mark.evidence) for name in ("dual_panda", "floating"))]
 
@@ -45,17 +35,6 @@ def test_starts_and_options_mean_what_they_mean_in_python(exported, name, lines)
     expected = robot.solver.solve(positions, orientations, initial_joint_q=start, options=options)
     columns = robot.linked.require(expected, positions, orientations, start, robot.linked.options(**options))
     assert columns != robot.linked.solve(positions, orientations)[1]
-
-
-@pytest.mark.evidence
-def test_all_warm_starts_are_answered_nearby_as_in_python(exported):
-    robot = exported("iiwa14")
-    starts, options = warm_starts(robot.solver.robot), {"seeds": 1}
-    positions, orientations = starts.positions[:, None], starts.orientations_xyzw[:, None]
-    expected = robot.solver.solve(positions, orientations, initial_joint_q=starts.joint_q, options=options)
-    robot.linked.require(expected, positions, orientations, starts.joint_q, robot.linked.options(**options))
-    assert expected.success.all()
-    starts.check(robot.solver.robot, expected.joint_q)
 
 
 def test_targets_may_be_positions_alone(panda, tmp_path):

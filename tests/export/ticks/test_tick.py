@@ -1,7 +1,6 @@
 """What an exported controller commands: the bytes of the controller in Python, a code for bad settings."""
 
 import ctypes
-import time
 
 import numpy as np
 import pytest
@@ -28,7 +27,6 @@ from tests.export.c_library import (
     run_example,
 )
 from tests.export.conftest import TWO_ARMS
-from tests.warm_starts import warm_starts
 
 TICKS, RADIUS, ROUNDS = 10_000, 0.05, 3
 HOME = np.array([0.0, -0.5, 0.0, -2.0, 0.0, 1.8, 0.7])
@@ -72,18 +70,6 @@ def test_all_results_have_the_bytes_of_the_controller_in_python(exported, name, 
     assert (last["status"] == IKStatus.CONVERGED).all()
     assert np.abs(last["joint_q"] - start).max() < 1.0  # somewhere near the start, by another branch or none
     assert last["sigma_min"].min() > 0.01
-
-
-@pytest.mark.evidence
-def test_ticks_in_c_come_from_all_warm_starts_to_their_targets(exported):
-    robot = exported("iiwa14")
-    starts, found = warm_starts(robot.solver.robot), []
-    for start, position, orientation in zip(*starts[1:4], strict=True):
-        ours, theirs = robot.controller_in_c(), robot.controller
-        begin(ours, theirs, start)
-        target = {"targets": np.concatenate([position, orientation])[None], "dt": 0.01}
-        found.append(compare(ours, theirs, [target] * 300)["joint_q"][0].copy())
-    starts.check(robot.solver.robot, found)
 
 
 @pytest.mark.evidence
@@ -143,16 +129,6 @@ def test_where_the_robot_is_and_bad_numbers_mean_what_they_mean_in_python(export
     assert invalid["status"] == IKStatus.INVALID
     np.testing.assert_array_equal(invalid["joint_q"][0], HOME)
     assert compare(ours, theirs, [{"joint_q": HOME}])["status"] == IKStatus.CONVERGED
-
-
-@pytest.mark.evidence
-def test_a_deadline_that_is_far_gives_what_it_gives_in_python(exported):
-    robot = exported("dual_panda")
-    ours, theirs, start = robot.controller_in_c(), robot.controller, start_of(robot)
-    begin(ours, theirs, start)
-    path = circle(robot.solver.robot, start, [target.link for target in theirs.targets], 100)
-    steps = ({**step, "deadline_ns": time.monotonic_ns() + 10**12} for step in path)
-    assert compare(ours, theirs, steps)["iterations"].min() >= 1
 
 
 def test_a_tick_ends_by_its_deadline_or_two_iterations_later(panda, tmp_path):
