@@ -15,8 +15,6 @@ from objectives.errors import InputError
 from objectives.expression import reachable
 from tests.robots.urdf_text import joint, urdf
 
-FLOAT32_MAX = float(np.finfo(np.float32).max)
-
 
 def chain(*joints: tuple[str, str]) -> str:
     """Write a chain of joints j0, j1, ..., each a type and what stands inside it."""

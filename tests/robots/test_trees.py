@@ -71,14 +71,3 @@ def test_a_mimic_across_trees_joins_them():
     assert (middle.trees.ntree, middle.trees.tree_dofnum.tolist()) == (2, [5, 3])
     assert joints_of(middle, 1) == {"m_j1", "m_j2", "m_j3"}
     np.testing.assert_array_equal(middle.trees.coordinate_treeid[middle.dof_coordinate], middle.trees.dof_treeid)
-
-
-def test_pr2_arms_part_when_the_torso_is_locked():
-    from tests.foreign_robots import EXAMPLE, installed
-
-    pr2 = ik_service.load_robot(installed(EXAMPLE, "pr2_description/urdf/pr2.urdf"))
-    locked = pr2.lock({"torso_lift_joint": 0.1})
-    bodies = [pr2.link_frame(f"{side}_gripper_palm_link")[0] for side in "lr"]
-    together, apart = (robot.trees.body_treeid[bodies] for robot in (pr2, locked))
-    assert together[0] == together[1] >= 0
-    assert 0 <= apart[0] != apart[1] >= 0

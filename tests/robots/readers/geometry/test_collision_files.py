@@ -188,7 +188,6 @@ def test_geoms_of_an_mjcf_are_read(tmp_path, kind, unread):
     (capsule,) = shapes["arm"].shapes
     assert (capsule.radius, capsule.length, capsule.pose[:3]) == (0.03, 0.4, (0.0, 0.0, 0.2))
     assert shapes["hand"].shapes[0] == Box((0.1, 0.04, 0.02), (0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 1.0))
-    assert shapes["hand"].unread == unread
-    assert len(shapes["hand"].shapes) == 2 - len(unread)
+    assert (shapes["hand"].unread, len(shapes["hand"].shapes)) == (unread, 2 - len(unread))
     robot = ik_service.load_robot(tmp_path / "arm.xml", collision="shapes")
     assert (robot.collision_model is None) == bool(unread)
