@@ -17,35 +17,10 @@ from tests.constraints import rounded
 from tests.robots.readers.test_foreign_loops import named, pin
 from tests.service.catalog.conftest import OTHER_KEY, READER_KEY, UR5E, XML, kept
 from tests.service.messages import JSON, MSGPACK, NPZ, answered, post, problem
-from tests.solver.test_loops import CLOSED, gaps
 
 GRIPPER = load_robot("panda_gripper")
 ARM = "/v1/robots/my_arm"
 FORWARD = "/v1/robots/panda/forward"
-
-
-@pytest.mark.evidence
-def test_a_robot_is_put_solved_replaced_and_deleted(open_client, folder):
-    with kept(open_client, ARM) as put:
-        assert put.headers["location"] == ARM
-        assert put.json()["source"] == "uploaded"
-        shown = open_client.get(ARM)
-        assert (shown.json(), shown.headers["etag"]) == (put.json(), put.headers["etag"])
-        listed = [(robot["name"], robot["source"]) for robot in open_client.get("/v1/robots").json()["robots"]]
-        assert listed == [("panda", "built_in"), ("my_arm", "uploaded")]
-        asked = {"joint_q": [[0.1, -1, 1, 0.2, 0.3, 0.4]], "links": ["tool0"]}
-        poses = answered(open_client, f"{ARM}/forward", asked)["poses"]
-        assert answered(open_client, f"{ARM}/solve", {"targets": poses})["success"] == [True]
-        other, match = builtin_urdf("iiwa14"), {**XML, "If-Match": put.headers["etag"]}
-        replaced = open_client.put(ARM, content=other, headers=match)
-        assert replaced.status_code == 200
-        assert replaced.json()["content_hash"] != put.json()["content_hash"]
-        assert (folder / "my_arm.urdf").read_bytes() == other
-        again = open_client.put(ARM, content=UR5E, headers={**XML, "If-None-Match": "*"})
-        problem(again, 412, "precondition_failed")
-    problem(open_client.get(ARM), 404, "unknown_robot")
-    problem(open_client.delete(ARM), 404, "unknown_robot")
-    assert list(folder.iterdir()) == []
 
 
 def test_messages_name_the_robot_that_was_asked_for(open_client):
@@ -77,25 +52,6 @@ FOUR_BAR = named(pin(rest='<child_origin xyz="0.5 0 0"/><parent_origin xyz="0.4 
 BROKEN = named(pin(type='type="rope"'), FOUR_BAR).encode()
 
 
-@pytest.mark.evidence
-def test_loops_of_a_robot_that_is_put_are_closed_and_what_is_none_is_named(open_client):
-    with kept(open_client, LINKAGE, BROKEN) as put:
-        (loop,), (warning,) = put.json()["loops"], put.json()["warnings"]
-        names = [loop[name] for name in ("name", "joint", "link", "reference_link")]
-        assert names == ["pin", "revolute", "coupler", "rocker"]
-        assert (loop["offset"]["position"], loop["pitch"], loop["distance"]) == ([0.5, 0, 0], None, None)
-        assert loop["limits"] is None
-        assert "joint is 'rope'" in warning
-        assert open_client.get(LINKAGE).json() == put.json()
-        robot, body = load_urdf(BROKEN), {"targets": [{"link": "crank", "positions": [[0, 0, 0]]}]}
-        for options in ({}, {"best_of": "nearest"}, {"precision": "float32"}):
-            solved = answered(open_client, f"{LINKAGE}/solve", body | {"options": options})
-            assert solved["success"] == [True]
-            assert gaps(robot, np.array(solved["joint_q"])).max() <= CLOSED
-        several = post(open_client, f"{LINKAGE}/solve", body | {"options": {"solutions": 2}})
-        problem(several, 422, "invalid_value")
-
-
 def test_a_mechanism_with_rounded_angles_is_put_and_closed_and_its_slack_is_told(open_client):
     text = rounded.pins(4)
     with kept(open_client, LINKAGE, text.encode()) as put:
@@ -118,6 +74,13 @@ def test_loops_are_counted(open_client):
 def test_constraints_are_ignored_where_that_is_asked_for_also_after_a_restart(open_client, folder):
     ignoring = f"{LINKAGE}?constraints=ignore"
     with kept(open_client, LINKAGE, BROKEN) as read:
+        (loop,), (warning,) = read.json()["loops"], read.json()["warnings"]
+        assert "joint is 'rope'" in warning
+        names = [loop[name] for name in ("name", "joint", "link", "reference_link", "pitch", "distance", "limits")]
+        assert (names, loop["offset"]["position"]) == (
+            ["pin", "revolute", "coupler", "rocker", *[None] * 3],
+            [0.5, 0, 0],
+        )
         put = open_client.put(ignoring, content=BROKEN, headers=XML)
         assert (put.status_code, put.json()["loops"], put.json()["warnings"]) == (200, [], [])
         assert put.headers["etag"] != read.headers["etag"]
@@ -132,9 +95,15 @@ def test_constraints_are_ignored_where_that_is_asked_for_also_after_a_restart(op
 
 def test_links_may_have_any_name_that_a_file_may_have(open_client):
     name = "l" * MAX_ATTRIBUTE_LENGTH
-    target = {"link": name, "positions": [[0.3, 0.2, 0.5]]}
-    with kept(open_client, ARM, UR5E.replace(b'"tool0"', f'"{name}"'.encode())):
+    target, text = {"link": name, "positions": [[0.3, 0.2, 0.5]]}, UR5E.replace(b'"tool0"', f'"{name}"'.encode())
+    with kept(open_client, ARM, text) as put:
+        assert (put.headers["location"], put.json()["source"]) == (ARM, "uploaded")
+        assert open_client.get(ARM).json() == put.json()
+        assert [robot["name"] for robot in open_client.get("/v1/robots").json()["robots"]] == ["panda", "my_arm"]
         assert answered(open_client, f"{ARM}/solve", {"targets": [target]})["success"] == [True]
+        again = open_client.put(ARM, content=UR5E, headers={**XML, "If-None-Match": "*"})
+        problem(again, 412, "precondition_failed")
+    problem(open_client.delete(ARM), 404, "unknown_robot")
 
 
 def test_the_urdf_comes_back_as_a_file_and_never_as_a_page(open_client):

@@ -10,7 +10,6 @@ from fastapi.testclient import TestClient
 from ik_service.service.schema import limits
 from ik_service.service.schema.limits import MAX_PROBLEM_COUNT, MAX_SENSITIVE_EFFORT
 from ik_service.solver.given.options import DEFAULT_SEEDS
-from tests.service.conftest import service_of
 from tests.service.messages import JSON, MSGPACK, post, problem
 
 URL = "/v1/robots/panda/solve"
@@ -255,11 +254,6 @@ def test_a_bad_body_is_refused(client, case):
     assert_problem(client, reply, 400 if code == "malformed_json" else 422, code, *pointer)
 
 
-@pytest.mark.parametrize("given", [{}, {"Content-Type": "application/x-www-form-urlencoded"}])
-def test_a_body_of_another_media_type_is_refused(client, given):
-    assert_problem(client, client.post(URL, content=GOOD_TEXT, headers=given), 415, "unsupported_media_type")
-
-
 def test_all_faults_of_the_envelope_are_listed_but_not_without_end(client):
     options = {f"option_{k}": k for k in range(100)}
     document = assert_problem(client, client.post(URL, json={**GOOD, "options": options}), 422, "unknown_field")
@@ -300,12 +294,3 @@ def test_a_wrong_address_or_method_is_a_problem_document_too(client, method, pat
     reply = client.request(method, path, content=GOOD_TEXT, headers={"Content-Type": JSON})
     assert_problem(client, reply, status, code)
     assert status != 405 or reply.headers["allow"]
-
-
-def test_a_body_over_the_limit_is_413_whether_announced_or_not(client):
-    panda = client.app.state.service.catalog.entries["panda"].model
-    with service_of({"panda": panda}, max_body_bytes=2000) as other:
-        body = json.dumps({**GOOD, "include": [" " * 2000]}).encode()
-        for content in (body, iter([body[:1600], body[1600:]])):
-            reply = other.post(URL, content=content, headers={"Content-Type": JSON})
-            assert_problem(other, reply, 413, "body_too_large")

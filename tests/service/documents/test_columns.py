@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ik_service.service.documents.columns import check_unit_quaternions, read_row_or_rows, read_rows
+from ik_service.service.documents.columns import check_unit_quaternions, read_rows
 from ik_service.service.errors.exceptions import FaultyFieldsError
 from ik_service.service.schema.limits import MAX_VALUE
 
@@ -12,14 +12,6 @@ def fault_of(read, *given):
     with pytest.raises(FaultyFieldsError) as caught:
         read(*given)
     return caught.value.faults[0].pointer, caught.value.faults[0].code
-
-
-def test_rows_become_float64_and_one_row_stays_one_row():
-    rows = read_rows([[1, 2.5, -3]], 3, "/p")
-    assert rows.dtype == np.float64
-    assert rows.tolist() == [[1.0, 2.5, -3.0]]
-    assert read_row_or_rows([1, 2, 3], 3, "/p").shape == (3,)
-    assert read_row_or_rows([[1, 2, 3]] * 4, 3, "/p").shape == (4, 3)
 
 
 def test_quaternions_close_to_unit_alone_pass():

@@ -189,5 +189,4 @@ def test_patterns_of_weights_are_found_where_the_body_is_decoded(client, monkeyp
     weights = np.where(np.arange(count)[:, None] % 2, [1, 1, 1, 0, 0, 0], [1.0] * 6).tolist()
     target = {"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]] * count, "row_weights": weights}
     answered(client, SOLVE, {"targets": [target], "options": {"seeds": 1}})
-    assert len(seen) == 1
-    assert seen[0].startswith("ik-side") == (count == LARGE)
+    assert (len(seen), seen[0].startswith("ik-side")) == (1, count == LARGE)

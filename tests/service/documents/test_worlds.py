@@ -61,20 +61,6 @@ def held_of(attached):
     return {name: AttachedObject(**fields) for name, fields in attached.items()}
 
 
-def test_a_request_has_the_bytes_that_a_solve_in_process_has(served_cell, cell, target):
-    world, expected = expected_of(cell, target)
-    answer = solve(served_cell, target, {"objects": OBJECTS})
-    assert answer["collision_names"] == [*cell.body_spheres.links, *OBJECTS]
-    for name in ("joint_q", "success", "closest"):
-        column = getattr(expected, name)
-        np.testing.assert_array_equal(np.array(answer[name], column.dtype), column)
-    np.testing.assert_array_equal(answer["clearance_m"], expected.clearance)
-    check = cell.collision(expected.joint_q, world)
-    np.testing.assert_allclose(check.clearance, answer["clearance_m"], atol=1e-9)
-    named = [tuple(answer["collision_names"][place] for place in pair) for pair in answer["closest"]]
-    assert named == check.closest_pairs
-
-
 def test_objects_can_be_absent_for_all_problems_or_for_some(served_cell, cell, target):
     lists = [["post"], [], ["wall", "table"]] * 2
     enabled = np.array([[name not in names for name in OBJECTS] for names in lists])

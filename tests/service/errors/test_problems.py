@@ -10,10 +10,8 @@ from ik_service.errors import EngineError, KernelCacheError
 from ik_service.service.documents.envelope import FAULT_CODES
 from ik_service.service.errors.problem_documents import FRAMEWORK_PROBLEMS, PROBLEMS, kind_of
 from objectives.errors import IKError, InputError, UnknownNameError
-from tests.service.conftest import service_of
 from tests.service.messages import problem
 
-GOOD = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}]}
 FAILING = {"targets": [{"link": "panda_link3", "positions": [[0.1, 0.1, 0.5]]}]}  # nobody else asks for this link
 
 
@@ -69,14 +67,3 @@ def test_errors_of_the_solver_thread_become_problem_documents(client, monkeypatc
     reply = client.post("/v1/robots/panda/solve", json=FAILING)  # that code cannot be kept is remembered
     problem(reply, status, code)
     assert "secret" not in reply.text
-
-
-def test_too_many_waiting_requests_are_503_with_retry_after(panda):
-    with service_of({"panda": panda}) as other:
-        requests = other.app.state.service.pool._queue.request_cap
-        requests._most = 0
-        reply = other.post("/v1/robots/panda/solve", json=GOOD)
-        problem(reply, 503, "queue_full")
-        assert int(reply.headers["retry-after"]) >= 1
-        requests._most = 1
-        assert other.post("/v1/robots/panda/solve", json=GOOD).status_code == 200

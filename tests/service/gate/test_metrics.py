@@ -19,6 +19,7 @@ from ik_service.settings import ServiceSettings
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target
 from tests.bounded import until
+from tests.service.conftest import service_of
 
 PATIENCE_S = 60.0
 KEY = "0123456789abcdef"
@@ -49,11 +50,9 @@ def of_robot(found, name, robot="panda", **labels):
 
 @pytest.fixture
 def own_client(tmp_path):
-    settings = ServiceSettings(
-        device="cpu", robots="panda", api_keys=f"lab:{KEY}", catalog_dir=tmp_path, uploads_enabled=True
-    )
-    with TestClient(create_app(settings, compile_apart=False), headers={"X-API-Key": KEY}) as client:
-        client.app.state.service.warm_up.result(300)
+    settings = {"api_keys": f"lab:{KEY}", "catalog_dir": tmp_path, "uploads_enabled": True}
+    with service_of(robots="panda", **settings) as client:
+        client.headers["X-API-Key"] = KEY
         samples_after(client, 1)
         yield client
 

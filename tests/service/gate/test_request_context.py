@@ -10,7 +10,6 @@ import pytest
 from fastapi.testclient import TestClient
 
 from ik_service import load_robot
-from ik_service.service import create_app
 from ik_service.service.codecs.codec import PIECE_BYTES, LazyRows
 from ik_service.service.codecs.json_codec import JsonCodec
 from ik_service.service.codecs.media_types import BY_NAME
@@ -20,7 +19,7 @@ from ik_service.service.errors.exceptions import AnswerTooLargeError
 from ik_service.service.gate.gate import AHEAD_S, BODY_RATE, UNCOUNTED_BYTES, Gate, RequestContext
 from ik_service.service.queue.errors import QueueFullError, ShareExhaustedError
 from ik_service.service.routes import forward
-from ik_service.settings import ServiceSettings
+from tests.service.conftest import service_of
 from tests.service.gate.gates import KEYS, api_keys, gate_around
 
 JSON, MSGPACK, NPZ = "application/json", "application/msgpack", "application/x-npz"
@@ -31,9 +30,8 @@ COUNT = 200
 ONE = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]]}]}
 
 
-def target(link: str, **fields: Any) -> dict[str, Any]:
-    rows = np.random.default_rng(0).uniform(-0.6, 0.6, (COUNT, 3)).tolist()
-    return {"link": link, "positions": rows, **fields}
+def target(link: str, count: int = COUNT) -> dict[str, Any]:
+    return {"link": link, "positions": np.random.default_rng(0).uniform(-0.6, 0.6, (count, 3)).tolist()}
 
 
 ALL = ["active_limits", "advice", "islands", "solutions"]
@@ -50,6 +48,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "dual_panda",
         {"targets": [target(f"{side}_panda_hand") for side in ("left", "right")], "include": ALL},
     ),
+    "derivatives": ("panda", {"targets": [target("panda_hand", 100)], "options": {"sensitivity": "target"}}),
     "objectives": ("humanoid", {"problem_count": COUNT, "objectives": [POSTURE], "include": ALL}),
 }
 
@@ -183,11 +182,7 @@ def test_small_answers_are_not_counted_and_too_large_ones_are_refused():
 @pytest.fixture(scope="module")
 def small():
     """A service where little fits: answers of 400 kB, requests of 2 MB together."""
-    settings = ServiceSettings(
-        device="cpu", insecure=True, robots="panda", max_answer_bytes=400_000, memory_bytes=2**21
-    )
-    with TestClient(create_app(settings, compile_apart=False)) as client:
-        client.app.state.service.warm_up.result(300)
+    with service_of(robots="panda", max_answer_bytes=400_000, memory_bytes=2**21) as client:
         yield client
 
 

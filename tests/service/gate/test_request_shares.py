@@ -5,12 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
-from fastapi.testclient import TestClient
 
-from ik_service import load_robot
-from ik_service.service import create_app
-from ik_service.settings import ServiceSettings
 from tests.bounded import until
+from tests.service.conftest import service_of
 from tests.service.gate.gates import KEYS, api_keys
 
 URL = "/v1/robots/panda/solve"
@@ -49,10 +46,8 @@ def hold(one_pose):
     with ExitStack() as stack:
 
         def hold(*names):
-            settings = ServiceSettings(device="cpu", api_keys=api_keys(*names), queue_requests=ROOM)
-            app = create_app(settings, robots={"panda": load_robot("panda")}, compile_apart=False)
-            client = stack.enter_context(TestClient(app))
-            app.state.service.warm_up.result(300)
+            served = service_of(robots="panda", api_keys=api_keys(*names), queue_requests=ROOM)
+            client = stack.enter_context(served)
             held = Held(client, one_pose, stack.enter_context(ThreadPoolExecutor(2 * ROOM)))
             stack.callback(held.gate.set)
             return held

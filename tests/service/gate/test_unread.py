@@ -124,8 +124,7 @@ def test_the_answer_comes_before_the_body_which_is_thrown_away_and_awaited_for_a
 def test_the_connection_ends_where_the_body_may_be_long_or_may_not_come_or_was_the_last(pool, connection, field):
     connection.sendall(SOLVE + field + b"\r\n\r\n")
     found = answer(connection)
-    assert found.status == 503
-    assert found.headers[b"connection"] == b"close"
+    assert (found.status, found.headers[b"connection"]) == (503, b"close")
     assert rest(connection) == b""
 
 

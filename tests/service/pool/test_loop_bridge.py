@@ -116,16 +116,6 @@ def test_a_deadline_holds_while_the_solver_hangs(slow_bridge, panda):
     assert 1 not in cache.solved  # given up, and so dropped
 
 
-def test_the_solver_itself_tells_of_a_deadline_where_it_can(make_bridge, panda):
-    bridge, _ = make_bridge(seconds=0.1)
-
-    async def ask():
-        await bridge.solve(panda, numbered(0, 1), timeout_s=0.05)
-
-    with pytest.raises(ExpiredError, match="while the request was being solved"):
-        run(ask())
-
-
 def test_nothing_is_looked_after_once_all_is_answered(make_bridge, panda):
     bridge, _ = make_bridge()
 

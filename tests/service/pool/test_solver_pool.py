@@ -256,14 +256,6 @@ def test_a_thread_that_fails_leaves_nobody_waiting(held, panda, monkeypatch, cap
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_a_thread_that_fails_ends_what_it_has_at_hand(make_pool, panda, monkeypatch):
-    pool, _ = make_pool()
-    monkeypatch.setattr(pool._runner, "_solve", lambda _: 1 / 0)
-    failure = pool.submit(panda, numbered(0, 1)).exception(PATIENCE_S)
-    assert isinstance(failure, SolverLostError)
-    assert isinstance(failure.__cause__, ZeroDivisionError)
-
-
 def test_a_device_that_works_no_more_ends_the_thread_and_is_told_in_a_line(held, panda, caplog):
     pool, cache, running = held()
     cache.error, cache.lost = RuntimeError("unspecified launch failure"), "cuda:0"

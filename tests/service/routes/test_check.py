@@ -39,8 +39,7 @@ def test_where_nothing_can_touch_is_null(served_cell, cell, joint_q):
     with serving(served_cell, "base", base):
         body = {"joint_q": joint_q[:2], "world": {"objects": OBJECTS}}
         shown = answered(served_cell, "/v1/robots/base/check", body)
-    assert shown["clearance_m"] == [None, None]
-    assert shown["closest"] == [[-1, -1]] * 2
+    assert (shown["clearance_m"], shown["closest"]) == ([None, None], [[-1, -1]] * 2)
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,7 @@ def test_configurations_are_closed_as_in_python(client, robot, kind):
 
 def test_rows_of_modes_that_there_are_not_are_null(client):
     shown = ask(client, solutions=3)
-    assert shown["solution_count"] == [2]
-    assert shown["solutions"][0][2] == [None, None, None]
+    assert (shown["solution_count"], shown["solutions"][0][2]) == ([2], [None, None, None])
     assert "solutions" not in ask(client, solutions=1)
 
 

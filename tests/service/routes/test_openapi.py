@@ -76,8 +76,7 @@ def test_the_documentation_page_is_served(client):
 
 def test_the_root_tells_where_all_else_is(client, document):
     found = client.get("/").json()
-    assert found["name"] == "ik-service"
-    assert found["version"] == document["info"]["version"]
+    assert (found["name"], found["version"]) == ("ik-service", document["info"]["version"])
     for name in ("docs", "openapi", "robots"):
         assert client.get(found[name]).status_code == 200, name
 

@@ -304,16 +304,6 @@ def die(*_):
     os._exit(1)
 
 
-def test_a_process_that_hangs_is_killed(ask, fills):
-    fills(hang)
-    builder = KernelBuilder("cpu", turn_s=0.05)
-    hanging = ask(builder)
-    assert hanging.was_looked_at.wait(PATIENCE_S)
-    hanging.owners = set()
-    assert ends(hanging) == [ABANDONED]
-    builder.close()
-
-
 def test_a_process_that_could_not_start_is_forgotten(processes, builder, ask, monkeypatch, caplog):
     def refuses(device):
         raise OSError(24, "Too many open files")

@@ -197,8 +197,7 @@ class Model(RuleBasedStateMachine):
     @invariant()
     def counts_agree(self):
         assert self.queue.request_cap.used == len(self.waiting) <= ROOM["request_limit"]
-        assert self.queue.problems == sum(self.waiting.values())
-        assert set(self.queue) == set(self.waiting)
+        assert (self.queue.problems, set(self.queue)) == (sum(self.waiting.values()), set(self.waiting))
         assert len({each.key for each in self.waiting}) <= ROOM["group_limit"]
 
     def teardown(self):
