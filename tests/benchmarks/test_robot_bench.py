@@ -70,13 +70,11 @@ def test_a_report_holds_every_figure(monkeypatch):
     assert [(one.position_tolerance_m, one.orientation_tolerance_rad) for one in report.batches[:3]] == list(TOLERANCES)
     assert [one.engine for one in report.batches] == ["compiled"] * 3 + ["staged"]
     for one in report.batches:
-        assert one.clock == "cpu"
-        assert one.count == 100
+        assert (one.clock, one.count) == ("cpu", 100)
         assert one.solved_share > 0.9
         assert one.false_successes == 0
         assert 0.0 < one.us_per_target.least <= one.us_per_target.median <= one.us_per_target.most
-    assert report.batch == 30
-    assert report.latency.calls == 20
+    assert (report.batch, report.latency.calls) == (30, 20)
     assert 0.0 < report.latency.p50_us <= report.latency.p99_us
     assert report.threads.threads == 2
 

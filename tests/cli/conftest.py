@@ -1,11 +1,10 @@
 import contextlib
 import os
 import re
-import selectors
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ik_service.cli.app import app
+from tests.bounded import until
 
 READY_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels
 END_TIMEOUT_S = 60.0
@@ -34,28 +34,29 @@ class ServerProcess:
         own = {name: value for name, value in os.environ.items() if not name.startswith("IK_SERVICE_")}
         own["IK_SERVICE_WARM_UP_ROBOTS"] = ","  # panda once, and nothing is compiled in the background
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, env={**own, **variables})
-        self.url, self.log = "", [""]
+        self.url, self.log = "", list[str]()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        for line in self.process.stderr:
+            self.log.append(line.decode().rstrip("\n"))
+
+    def matches(self, pattern: re.Pattern[str]) -> list[re.Match[str]]:
+        return [match for line in list(self.log) if (match := pattern.search(line))]
 
     def wait_until_ready(self) -> None:
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        found = None
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.process.stderr, selectors.EVENT_READ)
-            while found is None:
-                assert selector.select(deadline - time.monotonic()), f"not ready in time: {self.log}"
-                data = os.read(self.process.stderr.fileno(), 65536).decode()
-                assert data, f"ended before it was ready: {self.log}"
-                lines = (self.log.pop() + data).split("\n")
-                self.log += lines
-                found = next((match for line in self.log if (match := READY.search(line))), None)
-        self.url = found[1]
+        until(lambda: self.matches(READY) or not self._reader.is_alive(), READY_TIMEOUT_S)
+        found = self.matches(READY)
+        assert found, f"ended before it was ready: {self.log}"
+        self.url = found[0][1]
 
-    def end(self, sig: signal.Signals) -> int:
+    def end(self, sig: signal.Signals = signal.SIGTERM) -> int:
         """Sends a signal and returns the exit code; the rest of the log is read."""
         self.process.send_signal(sig)
-        rest = self.process.communicate(timeout=END_TIMEOUT_S)[1].decode()
-        self.log += (self.log.pop() + rest).split("\n")
-        return self.process.returncode
+        code = self.process.wait(END_TIMEOUT_S)
+        self._reader.join(END_TIMEOUT_S)
+        return code
 
 
 @pytest.fixture
@@ -66,6 +67,7 @@ def serve() -> Iterator[Callable[..., ServerProcess]]:
         def start(*arguments: str, **variables: str) -> ServerProcess:
             server = ServerProcess(*arguments, **variables)
             stack.callback(server.process.stderr.close)
+            stack.callback(server._reader.join, END_TIMEOUT_S)
             stack.callback(server.process.wait, END_TIMEOUT_S)
             stack.callback(server.process.kill)
             server.wait_until_ready()

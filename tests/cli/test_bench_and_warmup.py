@@ -26,9 +26,7 @@ def warmed(run, *arguments):
 
 def test_the_bench_as_json_and_for_people(run):
     report = json.loads(run(*BENCH, "--json").stdout)
-    assert report["robot"] == "panda"
-    assert report["links"] == ["panda_hand"]
-    assert len(report["batches"]) == 3
+    assert (report["robot"], report["links"], len(report["batches"])) == ("panda", ["panda_hand"], 3)
     assert all(batches["solved_share"] > 0.9 for batches in report["batches"])
     assert all(batches["us_per_target"]["median"] > 0 for batches in report["batches"])
     assert report["threads"]["threads"] == 2
@@ -40,8 +38,7 @@ def test_the_bench_as_json_and_for_people(run):
 
 def test_warmup_names_what_was_there_already(run):
     first, again = (warmed(run, "panda", "--device", "cpu") for _ in range(2))
-    assert again["robots"][0]["compiled"] == 0
-    assert again["cache"] == first["cache"]
+    assert (again["robots"][0]["compiled"], again["cache"]) == (0, first["cache"])
     text = run("warmup", "panda", "--device", "cpu").stdout
     assert text.startswith("panda panda_hand: nothing to compile, ")
     assert text.endswith("s (compiled engine, cpu)\n")

@@ -1,22 +1,19 @@
-"""The real server as a process: it ends without losing a request, and being killed loses no robot."""
+"""The real server as a process: it ends without losing a request."""
 
 import http.client
 import json
 import signal
 import socket
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 
-from ik_service.robots import builtin_urdf, load_urdf
 from tests.bounded import PATIENCE_S, until
 from tests.cli.conftest import ServerProcess
 
-KEY = "0123456789abcdef"
 GOOD = {"targets": [{"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]], "orientations_xyzw": [[1, 0, 0, 0]]}]}
 JSON = {"Content-Type": "application/json"}
 START_S = 300.0  # the first solve on a machine compiles kernels
@@ -148,8 +145,7 @@ def test_while_it_drains_it_is_not_ready_and_still_answers(serve):
     assert reply.status_code == 503
     assert int(reply.headers["retry-after"]) >= 1
     solved = httpx2.post(f"{server.url}/v1/robots/panda/solve", json=GOOD, timeout=PATIENCE_S)
-    assert solved.status_code == 200
-    assert solved.headers["connection"] == "close"
+    assert (solved.status_code, solved.headers["connection"]) == (200, "close")
     assert httpx2.get(f"{server.url}/health/live", timeout=PATIENCE_S).status_code == 200
     ended.join(PATIENCE_S)
     assert not ended.is_alive()
@@ -170,66 +166,4 @@ def test_requests_that_cannot_end_in_time_are_told_to_come_back(serve):
         head, _, body = connection.recv(65536).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 503")
     assert json.loads(body)["code"] == "shutting_down"
-    assert "Traceback" not in "\n".join(server.log)
-
-
-@pytest.mark.evidence
-def test_a_second_of_uploads_survives_kill_9(serve, tmp_path):
-    folder = tmp_path / "catalog"
-    settings = {
-        "IK_SERVICE_API_KEYS": f"lab:{KEY}",
-        "IK_SERVICE_CATALOG_DIR": str(folder),
-        "IK_SERVICE_UPLOADS_ENABLED": "true",
-        "IK_SERVICE_ROBOTS": "panda",
-    }
-    server = serve(**settings)
-    robots = {name: builtin_urdf(name) for name in ("ur5e", "iiwa14", "humanoid")}
-    texts = [text + b"<!-- %d -->" % k for text in robots.values() for k in range(3)]
-    known = {text: load_urdf(text).content_hash for text in texts}
-    headers = {"X-API-Key": KEY, "Content-Type": "application/xml"}
-    acknowledged: dict[str, bytes] = {}
-
-    def upload(own):
-        with httpx2.Client(base_url=server.url, headers=headers, timeout=PATIENCE_S) as client:
-            for number in range(10_000):
-                text = texts[number % len(texts)]
-                try:
-                    reply = client.put(f"/v1/robots/{own}", content=text)
-                except httpx2.TransportError:
-                    return
-                assert reply.status_code in (200, 201), reply.text
-                acknowledged[own] = text
-
-    with ThreadPoolExecutor(4) as pool:
-        uploads = [pool.submit(upload, f"arm_{k}") for k in range(4)]
-        until(lambda: len(acknowledged) == 4)
-        time.sleep(0.3)
-        # In the middle of one upload: half of its body has been sent.
-        address = urlsplit(server.url)
-        with socket.create_connection((address.hostname, address.port), timeout=PATIENCE_S) as half:
-            lines = [b"PUT /v1/robots/half HTTP/1.1", b"Host: localhost", b"X-API-Key: " + KEY.encode()]
-            lines += [b"Content-Type: application/xml", b"Content-Length: %d" % len(texts[0]), b"", texts[0][:500]]
-            half.sendall(b"\r\n".join(lines))
-            assert server.end(signal.SIGKILL) == -signal.SIGKILL
-        for future in uploads:
-            future.result(PATIENCE_S)
-
-    again = serve(**settings)
-    with httpx2.Client(base_url=again.url, headers=headers, timeout=PATIENCE_S) as client:
-        listed = [robot["name"] for robot in client.get("/v1/robots").json()["robots"]]
-        assert listed == ["panda", "arm_0", "arm_1", "arm_2", "arm_3"]
-        for name, last in acknowledged.items():
-            found = client.get(f"/v1/robots/{name}/urdf").content
-            # The last one that was acknowledged, or the one whose answer the kill cut off.
-            assert found in (last, texts[(texts.index(last) + 1) % len(texts)])
-            assert client.get(f"/v1/robots/{name}").json()["content_hash"] == known[found]
-    assert sorted(path.name for path in folder.glob("*.urdf")) == [f"arm_{k}.urdf" for k in range(4)]
-    assert not any('"level":"error"' in line for line in again.log)
-
-
-@pytest.mark.quick_cases("SIGINT")
-@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda sig: sig.name)
-def test_an_idle_server_ends_at_once(serve, sig):
-    server = serve()
-    assert server.end(sig) in (0, -sig, 128 + sig)
     assert "Traceback" not in "\n".join(server.log)

@@ -1,8 +1,5 @@
 """`ik-service health`: exit code 0 while a service is ready, and what it says otherwise."""
 
-import subprocess
-import sys
-
 import pytest
 
 from ik_service.cli import health_command
@@ -42,9 +39,3 @@ def test_it_asks_where_a_service_with_the_same_environment_listens(variables, ur
         monkeypatch.setenv(name, value)
     assert health_command.own_url() == url
     assert url.endswith(f":{load_settings().port}")
-
-
-def test_it_loads_neither_warp_nor_the_settings():
-    heavy = {"warp", "pydantic", "numpy"}
-    code = f"import sys, ik_service.cli.health_command; print(sorted({heavy} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -90,28 +90,15 @@ def folded(arm):
     return arm
 
 
-@pytest.mark.evidence
-def test_pairs_in_contact_at_zero_and_in_the_middle_are_named_with_what_to_do(run, folded, tmp_path):
-    result = run("spheres", folded, "-o", tmp_path / "folded.json")
-    robot = load_robot(folded, collision=tmp_path / "folded.json")
-    depth = -1e3 * robot.collision([0.0, 0.0]).clearance[0]
-    assert depth > 0.0
-    assert "Where all coordinates are zero: in contact. In the middle of the limits: in contact." in result.output
-    line = next(line for line in result.output.splitlines() if "base + fore" in line and "mm deep" in line)
-    assert line.count(f"{depth:.1f} mm deep") == 2
-    assert "--free zero" in result.output
-    free = run("spheres", folded, "-o", tmp_path / "folded.json", "--free", "zero")
-    assert "Where all coordinates are zero: free." in free.output
-    assert load_robot(folded, collision=tmp_path / "folded.json").collision_model.pairs == ()
-
-
 def test_a_pair_in_contact_at_zero_alone_is_free_in_the_middle(run, folded, tmp_path):
     text = folded.read_text()
     folded.write_text(text.replace('upper="3"', 'upper="0.2"', 1))  # in the middle the fore arm is above the base
     result = run("spheres", folded, "-o", tmp_path / "folded.json")
     assert "Where all coordinates are zero: in contact. In the middle of the limits: free." in result.output
+    assert "--free zero" in result.output
     (line,) = (line for line in result.output.splitlines() if "base + fore" in line and "mm deep" in line)
-    assert line.count("mm deep") == 1
+    depth = -1e3 * load_robot(folded, collision=tmp_path / "folded.json").collision([0.0, 0.0]).clearance[0]
+    assert (line.count("mm deep"), line.count(f"{depth:.1f} mm deep")) == (1, 1)
     assert line.rindex("free") > line.index("mm deep")
 
 
@@ -134,9 +121,10 @@ def test_a_model_that_is_free_at_zero_alone_is_written(run, tmp_path, monkeypatc
     assert (tmp_path / "narrow.json").exists()
 
 
-def test_pairs_in_contact_where_the_robot_is_free_are_left_out(run, arm, tmp_path):
+@pytest.mark.parametrize("free", [("zero", "0,3"), ("0,0", "0,3")])
+def test_pairs_in_contact_where_the_robot_is_free_are_left_out(run, arm, tmp_path, free):
     output = tmp_path / "free.json"
-    run("spheres", arm, "-o", output, "--free", "0,0", "--free", "0,3")
+    run("spheres", arm, "-o", output, *(word for one in free for word in ("--free", one)))
     document = json.loads(output.read_text())
     assert document["pairs"] == []
     assert document["left_out"]["in contact in a free configuration"] == [["base", "fore"]]

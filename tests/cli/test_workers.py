@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import threading
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -24,31 +23,14 @@ CONNECTIONS = 24
 """Connections that surely do not all go to the same worker."""
 
 
-class Log:
-    """The log of a server as it comes, read beside the test."""
+def ids(server, role):
+    return [int(match[2]) for match in server.matches(IDS) if match[1] == role]
 
-    def __init__(self, server):
-        self._server, self.lines = server, list(server.log)
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
 
-    def _read(self):
-        for line in self._server.process.stderr:
-            self.lines.append(line.decode().rstrip())
-
-    def ids(self, role):
-        found = [match for line in list(self.lines) if (match := IDS.search(line))]
-        return [int(match[2]) for match in found if match[1] == role]
-
-    def documents(self):
-        return [json.loads(line) for line in list(self.lines) if line.startswith("{")]
-
-    def end(self, sig=signal.SIGTERM):
-        """End the server; return its exit code."""
-        self._server.process.send_signal(sig)
-        code = self._server.process.wait(PATIENCE_S)
-        self._reader.join(PATIENCE_S)
-        return code
+def roles_of(server, path):
+    """The processes that have answered requests of a path, in order."""
+    documents = [json.loads(line) for line in server.log if line.startswith("{")]
+    return [document["role"] for document in documents if document.get("path") == path]
 
 
 def answers(url, path=SOLVE, body=None, headers=JSON, count=CONNECTIONS):
@@ -75,73 +57,41 @@ def value(url, name, labels="", headers=None):
     return float(found[0].split()[-1]) if found else 0.0
 
 
-@pytest.fixture
-def two_workers(serve):
-    """Starts a service of two workers; gives its address and its log."""
-
-    def start(*arguments, **variables):
-        server = serve("--workers", "2", *arguments, **variables)
-        return server.url, Log(server)
-
-    return start
-
-
-@pytest.mark.evidence
-def test_two_workers_answer_as_one_process_does(serve, two_workers, run):
-    bodies = [json.dumps(GOOD), json.dumps({"targets": [{"link": "nowhere", "positions": [[0, 0, 0]]}]})]
-    single = serve()
-    expected = [answers(single.url, SOLVE, body, count=1)[0] for body in bodies]
-    assert single.end(signal.SIGTERM) == 0
-    url, log = two_workers()
-    for body, (status, _, content) in zip(bodies, expected, strict=True):
-        replies = answers(url, SOLVE, body)
-        assert {reply[0] for reply in replies} == {status}
-        assert {json.dumps(bare(reply[2])) for reply in replies} == {json.dumps(bare(content))}
-    assert value(url, "ik_service_requests_total", SOLVED) == CONNECTIONS
-    assert value(url, "ik_service_problems_total", '{robot="panda",status="converged"}') >= CONNECTIONS
-    until(lambda: value(url, "ik_service_ready") == 1.0)  # the gauge of the other worker may be a second old
+def test_a_killed_worker_is_started_again_and_the_others_go_on(serve, run):
+    server = serve("--workers", "2")
+    url = server.url
     for options in ((), ("--workers", "2")):  # the sockets of its workers share the address with each other alone
         refused = run("serve", "--device", "cpu", "--port", urlsplit(url).port, *options, code=1)
         assert "Cannot listen on" in refused.stderr
-    assert log.end() == 0
-    documents = log.documents()
-    requests = [document for document in documents if document["event"] == "request"]
-    assert {document["role"] for document in requests} == {"worker-1", "worker-2"}  # both had some
-    assert sum(document["event"].startswith("Ready at") for document in documents) == 1
-    assert "Traceback" not in "\n".join(log.lines)
-
-
-def test_a_killed_worker_is_started_again_and_the_others_go_on(two_workers):
-    url, log = two_workers()
     assert {reply[0] for reply in answers(url, body=json.dumps(GOOD))} == {200}
     counted = value(url, "ik_service_requests_total", SOLVED)
     assert counted == CONNECTIONS
 
-    os.kill(log.ids("worker-1")[0], signal.SIGKILL)
-    until(lambda: any("Process worker-1 has ended with exit code -9" in line for line in log.lines))
+    os.kill(ids(server, "worker-1")[0], signal.SIGKILL)
+    until(lambda: any("Process worker-1 has ended with exit code -9" in line for line in server.log))
     assert {reply[0] for reply in answers(url, body=json.dumps(GOOD), count=4)} == {200}
     assert value(url, "ik_service_requests_total", SOLVED) == counted + 4  # what the killed one had counted stays
     ready = ('"role":"worker-1"', "Ready: the first solve")
-    until(lambda: sum(all(word in line for word in ready) for line in log.lines) == 2, START_S)
-    assert len(log.ids("worker-1")) == 2
+    until(lambda: sum(all(word in line for word in ready) for line in server.log) == 2, START_S)
+    assert len(ids(server, "worker-1")) == 2
     assert {reply[0] for reply in answers(url, body=json.dumps(GOOD))} == {200}
     assert value(url, "ik_service_requests_total", SOLVED) == 2 * counted + 4
     until(lambda: value(url, "ik_service_ready") == 1.0)
-    assert log.end() == 0
-    solves = [document for document in log.documents() if document.get("path") == SOLVE]
-    assert {document["role"] for document in solves[-CONNECTIONS:]} == {"worker-1", "worker-2"}
-    assert "Traceback" not in "\n".join(log.lines)
+    assert server.end() == 0
+    assert set(roles_of(server, SOLVE)[-CONNECTIONS:]) == {"worker-1", "worker-2"}
+    assert "Traceback" not in "\n".join(server.log)
 
 
 @pytest.mark.evidence
-def test_robots_and_keys_are_the_same_in_all_workers(two_workers, tmp_path):
-    url, log = two_workers(
+def test_robots_and_keys_are_the_same_in_all_workers(serve, tmp_path):
+    server = serve(
+        *("--workers", "2"),
         IK_SERVICE_API_KEYS=",".join(f"{name}:{key}" for name, key in KEYS.items()),
         IK_SERVICE_CATALOG_DIR=str(tmp_path / "catalog"),
         IK_SERVICE_UPLOADS_ENABLED="true",
         IK_SERVICE_ROBOTS="panda",
     )
-    key = {"X-API-Key": KEYS["lab"]}
+    url, key = server.url, {"X-API-Key": KEYS["lab"]}
     assert {reply[0] for reply in answers(url, "/v1/robots", headers={"X-API-Key": "no key of this one"})} == {401}
     given = {"content": builtin_urdf("ur5e"), "headers": {**key, "Content-Type": "application/xml"}}
     put = httpx2.put(f"{url}/v1/robots/arm", **given, timeout=PATIENCE_S)
@@ -157,9 +107,8 @@ def test_robots_and_keys_are_the_same_in_all_workers(two_workers, tmp_path):
     until(lambda: value(url, waited, '{robot="arm"}', key) == CONNECTIONS)
     assert httpx2.delete(f"{url}/v1/robots/arm", headers=key, timeout=PATIENCE_S).status_code == 204
     assert {reply[0] for reply in answers(url, "/v1/robots/arm", headers=key)} == {404}
-    assert log.end() == 0
-    documents = [document for document in log.documents() if document.get("path") == "/v1/robots/arm"]
-    assert {document["role"] for document in documents} == {"worker-1", "worker-2"}
+    assert server.end() == 0
+    assert set(roles_of(server, "/v1/robots/arm")) == {"worker-1", "worker-2"}
 
 
 def is_there(process_id):
@@ -168,11 +117,11 @@ def is_there(process_id):
 
 
 @pytest.mark.evidence
-def test_no_process_outlives_a_supervisor_that_is_killed(two_workers):
-    url, log = two_workers("--drain-s", "1")
-    ids = [log.ids(role)[0] for role in ("worker-1", "worker-2")]
-    assert all(map(is_there, ids))
-    assert log.end(signal.SIGKILL) == -signal.SIGKILL
-    until(lambda: not any(map(is_there, ids)))
+def test_no_process_outlives_a_supervisor_that_is_killed(serve):
+    server = serve("--workers", "2", "--drain-s", "1")
+    workers = [ids(server, role)[0] for role in ("worker-1", "worker-2")]
+    assert all(map(is_there, workers))
+    assert server.end(signal.SIGKILL) == -signal.SIGKILL
+    until(lambda: not any(map(is_there, workers)))
     with pytest.raises(httpx2.ConnectError):
-        httpx2.get(f"{url}/health/live", timeout=PATIENCE_S)
+        httpx2.get(f"{server.url}/health/live", timeout=PATIENCE_S)

@@ -2,8 +2,6 @@
 
 import asyncio
 import inspect
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -17,7 +15,6 @@ COUNT = 30
 KEY = "a-key-that-is-long-enough-0123456789"
 NOBODY = "http://127.0.0.1:9"  # the port is reserved
 PLACE = [[0.4, 0.1, 0.5]]
-HANDS = ["left_panda_hand", "right_panda_hand"]
 
 
 @pytest.fixture(scope="module")
@@ -63,27 +60,6 @@ def test_the_start_of_one_problem_may_be_its_row_alone(client, panda, poses):
     assert results[0].joint_q.tolist() == results[1].joint_q.tolist()
     with pytest.raises(ServiceError, match="There are 1 rows here, and there are 30 problems"):
         client.solve("panda", *poses, link="panda_hand", initial_joint_q=row)
-
-
-@pytest.mark.evidence
-def test_targets_of_several_links_with_tool_and_weights(client):
-    robot = load_robot("dual_panda")
-    reached = robot.forward_kinematics(robot.random_free_joint_q(np.random.default_rng(2), 3), links=HANDS)
-    places, turns = reached.positions.swapaxes(0, 1), reached.orientations_xyzw[:, 1]
-    more = {"offset_position": [0, 0, 0.0], "reference_link": "base"}
-    targets = [
-        SolveTarget(link=HANDS[0], positions=places[0], row_weights=[1, 1, 1, 0, 0, 0]),
-        SolveTarget(link=HANDS[1], positions=places[1].astype(np.float32), orientations_xyzw=turns, **more),
-    ]
-    include = ["islands", "advice", "active_limits", "solutions"]
-    result = client.solve("dual_panda", targets=targets, include=include, options={"solutions": 2})
-    assert result.success.all()
-    assert np.isnan(result.targets[0]["orientation_error_rad"]).all()
-    assert result.targets[1]["position_error_m"].shape == (3,)
-    assert len(result.islands) == len(result.advice) == 3
-    assert result.active_limits.shape == (3, len(result.dof_names))
-    assert result.solutions.shape == (3, 2, 14)
-    assert (result.solution_count >= 1).all()
 
 
 @pytest.mark.evidence_cases("msgpack")
@@ -211,9 +187,3 @@ def test_both_clients_have_the_same_methods():
         assert getattr(Client, name).__wrapped__ is getattr(AsyncClient, name)
         assert not inspect.iscoroutinefunction(getattr(Client, name))
     assert Stream.step.__wrapped__ is AsyncStream.step
-
-
-def test_the_client_needs_neither_warp_nor_the_service():
-    code = "import sys, ik_service.client; print({'warp', 'fastapi', 'pydantic', 'objectives'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == "set()"

@@ -222,11 +222,5 @@ def test_a_page_in_place_of_a_stream_is_an_error(status, error):
 
 
 def test_where_nothing_listens_the_service_is_unreachable():
-    async def run():
-        async with AsyncClient(NOBODY) as client, client.stream("panda", link="panda_hand"):
-            pass
-
     with Client(NOBODY) as client, pytest.raises(UnreachableError):
         open_and_step(client)
-    with pytest.raises(UnreachableError):
-        asyncio.run(run())

@@ -34,8 +34,7 @@ def test_it_runs_as_a_number_that_is_not_root_asks_for_no_card_and_needs_no_shel
 def test_the_labels_are_those_of_the_project():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', only("LABEL")))
-    assert labels["title"] == project["name"]
-    assert labels["description"] == project["description"]
+    assert (labels["title"], labels["description"]) == (project["name"], project["description"])
     assert labels["licenses"] == project["license"]
     assert {"version", "revision"} < set(labels)
 

@@ -4,19 +4,15 @@ import subprocess
 import sys
 
 import pytest
-from fastapi.testclient import TestClient
 
 from ik_service.cli.warmup_command import link_sets
 from ik_service.robots import builtin_robot_names, load_robot
-from ik_service.service import create_app
-from ik_service.settings import ServiceSettings
 from ik_service.solver.solve import SolverCore
 from tests.docker.dockerfile import ROOT
+from tests.service.conftest import service_of
 
 sys.path.insert(0, str(ROOT / "docker"))
 import trial
-
-READY_TIMEOUT_S = 300.0  # the first solve on a machine compiles kernels
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +23,7 @@ def questions():
 
 @pytest.fixture(scope="module")
 def client():
-    app = create_app(ServiceSettings(device="cpu", insecure=True), compile_apart=False)
-    with TestClient(app, raise_server_exceptions=False) as client:
-        app.state.service.warm_up.result(READY_TIMEOUT_S)
+    with service_of() as client:
         yield client
 
 

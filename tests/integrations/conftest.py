@@ -16,9 +16,6 @@ with warnings.catch_warnings():
 @pytest.fixture(name="ray_cluster", scope="package")
 def ray_cluster_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
     """The service with two replicas, and two cores to spare; it ends before other tests, for it is never idle."""
-    variables = {
-        "IK_SERVICE_CATALOG_DIR": str(tmp_path_factory.mktemp("robots")),
-        "IK_SERVICE_UPLOADS_ENABLED": "true",
-    }
+    variables = {"IK_SERVICE_CATALOG_DIR": str(tmp_path_factory.mktemp("robots")), "IK_SERVICE_UPLOADS_ENABLED": "true"}
     with ray_cluster(2, variables) as cluster:
         yield cluster

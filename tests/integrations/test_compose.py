@@ -71,8 +71,7 @@ def test_its_environment_is_made_of_settings_and_of_what_ray_reads(service):
     names = [name for name in given if name.startswith("RAY_SERVE_")]
     assert len(names) >= 3
     assert [name for name in names if name not in read] == []
-    assert given["RAY_USAGE_STATS_ENABLED"] == "0"
-    assert given["RAY_AUTH_MODE"] == "token"
+    assert (given["RAY_USAGE_STATS_ENABLED"], given["RAY_AUTH_MODE"]) == ("0", "token")
 
 
 def test_no_request_waits_for_a_replica_for_ever(service, profile):

@@ -12,7 +12,6 @@ import httpx2
 import numpy as np
 import pytest
 
-from ik_service.robots import builtin_urdf
 from tests.bounded import PATIENCE_S, until
 
 pytestmark = pytest.mark.evidence  # a cluster takes half a minute to start
@@ -54,24 +53,6 @@ def test_every_replica_answers_as_the_plain_service_does(ray_cluster, service_ur
     answerers = ray_cluster.answerers("same-", OFTEN * len(REQUESTS))
     assert len(answerers) == OFTEN * len(REQUESTS)
     assert set(answerers.values()) == set(ray_cluster.replicas())
-
-
-def test_a_robot_put_on_one_replica_is_served_by_all_until_it_is_deleted(ray_cluster):
-    with httpx2.Client(base_url=ray_cluster.url, headers=KEY, timeout=PATIENCE_S) as client:
-        put = client.put(
-            "/v1/robots/my_arm",
-            content=builtin_urdf("panda"),
-            headers={"Content-Type": "application/xml", "X-Request-ID": "put-1"},
-        )
-        assert put.status_code == 201
-        for number in range(OFTEN):
-            reply = client.get("/v1/robots/my_arm", headers={"X-Request-ID": f"get-{number}"})
-            assert reply.status_code == 200, reply.text
-            assert reply.json()["content_hash"] == put.json()["content_hash"]
-        assert client.delete("/v1/robots/my_arm").status_code == 204
-        assert {client.get("/v1/robots/my_arm").status_code for _ in range(OFTEN)} == {404}
-    (putter,) = ray_cluster.answerers("put-1", 1).values()
-    assert {putter} < set(ray_cluster.answerers("get-", OFTEN).values()) == set(ray_cluster.replicas())
 
 
 def test_without_a_good_key_nothing_is_solved(ray_cluster):

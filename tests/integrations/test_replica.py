@@ -16,6 +16,7 @@ from ik_service.robots import builtin_urdf
 from ik_service.service import create_app
 from ik_service.settings import ServiceSettings
 from objectives import InputError
+from tests.service.conftest import service_of
 
 CONFIGURATIONS = sorted((Path(__file__).parents[2] / "docker" / "ray").glob("*.yaml"))
 START_S = 300.0  # the first solve on a machine compiles kernels
@@ -84,16 +85,14 @@ def test_as_many_threads_solve_as_the_replica_has_cores():
 
 @pytest.fixture
 def service():
-    settings = ServiceSettings(device="cpu", insecure=True, robots="panda")
-    app = create_app(settings, compile_apart=False)
+    with service_of(robots="panda") as client:
+        served = client.app.state.service
 
-    def check(patience_s=START_S):
-        changed = settings.model_copy(update={"request_timeout_s": patience_s})
-        client.portal.call(require_solving, app.state.service, changed)
+        def check(patience_s=START_S):
+            changed = served.settings.model_copy(update={"request_timeout_s": patience_s})
+            client.portal.call(require_solving, served, changed)
 
-    with TestClient(app) as client:
-        app.state.service.warm_up.result(START_S)
-        yield check, app.state.service.pool
+        yield check, served.pool
 
 
 def test_a_replica_outlives_the_robot_that_it_began_with(tmp_path, caplog):

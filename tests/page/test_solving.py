@@ -91,13 +91,7 @@ def all_of_an_arm(count):
     return posed.question(any_branch=True, options={"solutions": count}, objects={}, alone=False)
 
 
-@pytest.mark.parametrize(
-    "count",
-    [
-        8,
-        "all",
-    ],
-)
+@pytest.mark.parametrize("count", [8, "all"])
 def test_branches_come_over_http_too(local, remote, count):
     here, there = (solving.solve(all_of_an_arm(count)) for solving in (local, remote))
     assert here.is_complete

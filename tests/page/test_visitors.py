@@ -219,8 +219,7 @@ def test_collision_can_be_left_out(guest):
     assert guest.posed.answer.closest is None
     assert "collision" in guest.panel.request.content
     guest.click(guest.panel.obstacle, "box")
-    assert guest.visitor.trouble == ""
-    assert guest.visitor.question.objects == {}
+    assert (guest.visitor.trouble, guest.visitor.question.objects) == ("", {})
     guest.click(guest.panel.collision, True)
     assert guest.visitor.question.objects.keys() == {"obstacle"}
 
@@ -300,8 +299,7 @@ def test_no_other_solution_is_said(guest):
         assert said in guest.panel.found.content
     guest.do("pick", NO_OTHER)
     guest.panel.show_solutions([])
-    assert guest.panel.solution.value == HERE
-    assert guest.panel.found.content == ""
+    assert (guest.panel.solution.value, guest.panel.found.content) == (HERE, "")
 
 
 class Flaky:

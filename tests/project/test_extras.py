@@ -104,16 +104,26 @@ def test_the_library_takes_the_plain_dependencies_and_prints_nothing(program):
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
-def test_a_solve_imports_none_of_the_web():
-    web = {"fastapi", "uvicorn", "pydantic", "starlette"}
-    done = subprocess.run(
-        [sys.executable, "-c", f"{SOLVE}import sys; assert not {web!r} & set(sys.modules)"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+HELP = """
+from typer.testing import CliRunner
+from ik_service.cli.app import app
+for arguments in (["--help"], ["solve", "--help"], ["version"]):
+    assert CliRunner().invoke(app, arguments).exit_code == 0, arguments
+"""
+LIGHT = {  # a program, and what it must not load
+    "solve": (SOLVE, "fastapi uvicorn pydantic starlette"),
+    "help": (HELP, "warp numpy fastapi objectives ik_service.robots"),
+    "health": ("import ik_service.cli.health_command", "warp pydantic numpy"),
+    "client": (CLIENT, "warp fastapi pydantic objectives"),
+    "proxy": ("import ik_service.integrations.proxy_layer", "warp numpy ray"),
+}
+
+
+@pytest.mark.parametrize(("program", "heavy"), LIGHT.values(), ids=LIGHT)
+def test_what_is_light_loads_nothing_heavy(program, heavy):
+    text = f"{program}\nimport sys; print(sorted(set({heavy.split()}) & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
 @pytest.mark.quick_cases("page")

@@ -150,8 +150,7 @@ def test_what_is_wrong_has_a_code_and_a_sentence(panda, changes, code):
     panda.solve_position_ik(request, response)
     assert response.error_code.val == code
     assert response.error_code.message.endswith(".")
-    assert response.error_code.source == "ik_service"
-    assert response.solution.joint_state.name == []
+    assert (response.error_code.source, response.solution.joint_state.name) == ("ik_service", [])
 
 
 def test_answers_have_no_text_where_the_message_has_no_field_for_it(panda):

@@ -48,8 +48,7 @@ def described():
     ],
 )
 def test_groups_of_an_srdf(described, name, joints, tips):
-    assert described.groups[name].joints == joints
-    assert described.groups[name].tips == tips
+    assert (described.groups[name].joints, described.groups[name].tips) == (joints, tips)
 
 
 def test_the_frame_that_holds_the_root_is_known(described):
