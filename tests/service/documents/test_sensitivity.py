@@ -2,16 +2,11 @@
 
 import numpy as np
 import pytest
-from starlette.datastructures import Headers
 
 from ik_service import IKSolver, load_robot
 from ik_service.client import SolveTarget
-from ik_service.service.codecs.json_codec import JsonCodec
-from ik_service.service.codecs.media_types import answer_codec
-from ik_service.service.documents.solve_answer import solve_bytes
-from ik_service.service.documents.solve_request import read_solve
 from tests.service.conftest import in_process
-from tests.service.messages import JSON, KINDS, NPZ, answered, archive, post
+from tests.service.messages import NPZ, answered, archive
 
 COUNT, URL = 5, "/v1/robots/dual_panda/solve"
 HANDS = ["left_panda_hand", "right_panda_hand"]
@@ -59,12 +54,3 @@ def test_an_archive_has_the_columns(client, poses, expected):
 
 def test_nobody_has_them_who_does_not_ask(client, poses):
     assert not {"joint_q_by_targets", "is_differentiable"} & answered(client, URL, {"targets": targets(poses)}).keys()
-
-
-@pytest.mark.parametrize("accept", KINDS)
-def test_an_answer_has_no_more_bytes_than_were_reserved(client, robot, poses, accept):
-    document = {"targets": targets(poses), "options": DERIVED}
-    reply = post(client, URL, document, JSON, accept)
-    assert reply.status_code == 200, reply.text
-    codec = answer_codec(Headers({"accept": accept}), JsonCodec())
-    assert len(reply.content) <= solve_bytes(robot, read_solve(document, robot), codec)[0]
