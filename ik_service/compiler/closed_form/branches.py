@@ -47,7 +47,7 @@ class Branch:
     Attributes:
         refused: Above 0 if a step has no solution for any target within the tolerances.
         joints: Interval of each joint, except the last where it is searched; whole turns are left out.
-        mismatch: Angle that no joint is left to turn; it changes its sign at a solution. None for no such angle.
+        mismatch: Angle that no joint is left to turn, with a change of sign at a solution. None for no such angle.
     """
 
     refused: Scalar

@@ -103,7 +103,7 @@ class ProofSource:
         """Write the body of `int mismatches(Inputs& inputs, Values& found, Bits& bits)` for angles of the last joint.
 
         The mismatch of branch b of lane l is at `b * width + l`; bits `b` are its lanes with a mismatch above 0, and
-        bits `branches + b` those with an absolute mismatch below `near` [rad].
+        bits `branches + b` the lanes with an absolute mismatch below `near` [rad].
         """
         exact = self._exact
         mismatches = exact.expressions(*(branch.mismatch for branch in exact.branches))
@@ -127,9 +127,9 @@ class ProofSource:
     def _text(
         self, proof: Expression | None, outputs: Sequence[Expression] = (), marks: Sequence[Expression] = ()
     ) -> str:
-        """Write a body that computes outputs, keeps the lanes with marks above 0, and returns those with a proof.
+        """Write a body that computes outputs, keeps the lanes with marks above 0, and returns the lanes with a proof.
 
-        Without a proof it is for exact targets.
+        A body without a proof is for exact targets.
         """
         lanes, names = self.lanes, dict[Expression, str]()
         inputs = self.inputs if proof is not None else (*self.inputs[: -len(LAST)], LAST_ANGLE)

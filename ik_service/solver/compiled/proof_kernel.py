@@ -113,9 +113,7 @@ def provable_targets(rows: Rows, island_rows: Sequence[int], size: int = 6) -> l
 
 
 @typing.no_type_check
-def _proof_kernel(  # it counts the branches of the functions inside as its own
-    source: ProofSource,
-) -> wp.Kernel:
+def _proof_kernel(source: ProofSource) -> wp.Kernel:
     """Return the kernel of an arm; arguments: the task, a phase, a part of the problems, and the number of parts."""
     W = source.lanes.width
     Inputs: Any = wp.types.vector(len(source.inputs) * W, wp.float32)

@@ -1,11 +1,11 @@
 """The kernel that finds solutions of an arm whose last joint is searched, as starts of the attempts of a problem.
 
-    six joints     samples of the last joint -> for each branch the angles where the mismatch vanishes, and where it
-                   nearly does -> steps of bisection and the secant method -> starts
+    six joints     samples of the last joint -> for each branch the angles where the mismatch is 0, or nearly 0
+                   -> steps of bisection and the secant method -> starts
     seven joints   samples of the last joint, a quarter of `spacing` apart and even over its range -> their branches
 
-A lane of a packet has a sample. The best start is the first: nearest to the caller's start, which is the attempt before
-it, or else furthest from the limits. Each start stands in the line of its attempt.
+A lane of a packet has a sample. The best start is the first: nearest to the caller's start, which is then the attempt
+before, or else furthest from the limits. Each start stands in the line of its attempt.
 """
 
 import typing
@@ -33,7 +33,7 @@ BEYOND, MISMATCH, MARGIN = 0, 1, 2  # places of the numbers of a branch for an a
 SAMPLE_PACKETS = 16  # of the last of six joints
 LEAST_WIDTH = wp.constant(1.0e-4)  # between these samples [rad]
 ROOTS_MAX, STEPS_MAX = 32, 8  # candidates of a problem, and steps
-# numbers of a candidate: branch, angle, and two angles around it with their mismatches
+# numbers of a candidate: branch, angle, and two angles around it with the mismatches there
 BRANCH, ANGLE, LOW, OF_LOW, HIGH, OF_HIGH = range(6)
 NUMBERS = 6
 TOUCHING = 0.3  # samples of the mismatch as near to 0 may be beside two solutions, or one [rad]
