@@ -24,7 +24,7 @@ from ik_service.solver.given.asked_limits import read_limits
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.reading import check_one_line, raise_fault, read_enabled, read_start, read_targets
-from ik_service.solver.given.targets import Target
+from ik_service.solver.given.targets import Target, of_one_solve
 from ik_service.solver.given.worlds import CheckedWorlds, read_worlds
 from ik_service.solver.recorded_launches import RecordedLaunches
 from ik_service.solver.recording import USES_MIN
@@ -109,6 +109,9 @@ class IKSolver:
         *,
         initial_joint_q: Any = None,
         problem_count: int | None = None,
+        offset: Any = None,
+        row_weights: Any = None,
+        tolerance: Any = None,
         constraint_enabled: Any = None,
         world: "World | Sequence[World] | None" = None,
         world_index: Any = None,
@@ -131,6 +134,9 @@ class IKSolver:
                 Locked joints are held at these values. None: the middle of the ranges and the robot's values of locked
                 joints; where targets fix links joined by welds, a solution found with the welds open.
             problem_count: Number of problems, where only objectives hold the data.
+            offset: Tool frame in this solve alone, as in `Target`; for several targets a list of one or None for each.
+            row_weights: Weights in this solve alone, in the same form.
+            tolerance: Tolerances in this solve alone, in the same form. Declare targets as for `set_target_data`.
             constraint_enabled: Closed loops of the robot: booleans [loops] or [n, loops], or a mapping from names of
                 loops to a boolean or [n]; None and loops left out of the mapping: closed. An open loop is not judged
                 and changes nothing; its error is in the result. The same islands as before compile nothing.
@@ -159,19 +165,18 @@ class IKSolver:
         """
         chosen, robot = self.options if options is None else self.options.of_solve(options), self.robot
         batch = read_targets(self._core.targets.all, positions, orientations_xyzw, problem_count, wxyz=self.wxyz)
-        count, start, enabled, limits = batch.problem_count, initial_joint_q, None, None
+        targets = of_one_solve(self._core.targets.all, robot, offset, row_weights, tolerance)
+        count, start, limits = batch.problem_count, initial_joint_q, None
         if start is not None:
             start = read_start(robot, self._order, "initial_joint_q", start, count)
-        if constraint_enabled is not None:
-            enabled = read_enabled(robot.constraint_names, constraint_enabled, count)
+        enabled = read_enabled(robot.constraint_names, constraint_enabled, count)
         worlds = read_worlds(robot, chosen, world, world_index, object_enabled, attached, count)
         if joint_limits is not None or frozen is not None or max_change is not None:
             limits = read_limits(robot, self._order, chosen, start, count, joint_limits, frozen, max_change)
-        batch = batch._replace(start=start, enabled=enabled, worlds=worlds, limits=limits)
+        batch = batch._replace(start=start, enabled=enabled, worlds=worlds, limits=limits, targets=targets)
         result = self._solves.solve(self._head, batch, chosen)
         if result is None:
-            given = positions, orientations_xyzw, initial_joint_q, problem_count
-            raise_fault(robot, self._order, self.targets, given)
+            raise_fault(robot, self._order, self.targets, (positions, orientations_xyzw, initial_joint_q, count))
         return result if chosen.sensitivity is None else with_derivatives(result, self._linearised(result, batch))
 
     def solve_batch(self, batch: Batch, options: SolverOptions) -> IKResult:
@@ -250,8 +255,8 @@ class IKSolver:
         constraints; the other rows have their least cost under these constraints, with the second derivatives of all
         rows. There are no derivatives where targets are not met, or are opposed by rows of priority 0, and there are
         lower-priority rows; nor in singular configurations and at kinks of rows. If all rows belong to targets met,
-        compiled code derives the answers, in microseconds each; this code is compiled at first use. Columns are in the
-        order of `coordinate_names` and `dof_names`. The present data of objectives and targets are used.
+        code compiled at first use derives the answers, in microseconds each. Columns are in the order of
+        `coordinate_names` and `dof_names`. Data of the solve alone are used, else the data of objectives and targets.
 
         Args:
             result: Answers of this solver, or of a solver of the same robot, rows and order of joints.
@@ -315,8 +320,7 @@ class IKSolver:
             EngineError: The compiled engine cannot hold an island of this problem.
             KernelCacheError: Compiled kernels can be neither read nor kept.
         """
-        rates = RateLimits.read(self.robot, dt, velocity, acceleration)
-        chosen = self.options.of_solve(options)
+        rates, chosen = RateLimits.read(self.robot, dt, velocity, acceleration), self.options.of_solve(options)
         path = read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self.wxyz)
         start = None
         if start_joint_q is not None:
@@ -325,9 +329,8 @@ class IKSolver:
         check_one_line(self._core.objectives, self._core.targets.with_lines)
         worlds = read_worlds(self.robot, chosen, world, None, None, attached, 1)
         check = None if worlds is None else WayCheck.of(self.robot, worlds)
-        solve = partial(self._solves.solve, self._own_head)
-        problems, finish = path._replace(worlds=worlds), self._core.engine.finish
-        waypoints = Waypoints(self.robot, problems, chosen, finish, solve, check=check)
+        problems, solve = path._replace(worlds=worlds), partial(self._solves.solve, self._own_head)
+        waypoints = Waypoints(self.robot, problems, chosen, self._core.engine.finish, solve, check=check)
         result = followed(waypoints, self._order, rates, solutions, start)
         if result is None:
             raise_fault(self.robot, self._order, self.targets, (positions, orientations_xyzw, None, None))
@@ -344,8 +347,7 @@ class IKSolver:
             target: Index in `targets`.
             offset: Tool frame as in `Target`; None keeps the frame. The target must have been declared with a frame.
             row_weights: Weights as in `Target`; None keeps the weights.
-            tolerance: Tolerances as in `Target`; infinity for free rows; None keeps the tolerances. The target must
-                have been declared with tolerances or free rows.
+            tolerance: Tolerances as in `Target`; None keeps them. Declare the target with tolerances or free rows.
 
         Raises:
             InputError: There is no such target, or a value is not allowed.

@@ -26,10 +26,11 @@ def linearised(
     limits: bool = False,
 ) -> Linearisation:
     """Return the derivatives of answers; arguments and errors as in `IKSolver.linearise`."""
-    robot, targets, order, count = core.robot, core.targets.all, head.order, None if core.targets.all else len(result)
+    targets = core.targets.all if result.targets is None else result.targets
+    robot, order, count = core.robot, head.order, None if targets else len(result)
     given = check_targets(targets, [*batch.positions] or None, [*batch.orientations_xyzw] or None, count)
     check_derivable(result, targets, given)
-    check_lines(core.objectives, core.targets.with_lines, given.problem_count)
+    check_lines(core.objectives, targets, given.problem_count)
     check_answers(result, head, targets, given, core.layout.incidence)
     joint_q = read_start(robot, order, "result.joint_q", result.joint_q, len(result))
     if not order.is_own:  # the order may leave followers out

@@ -24,6 +24,7 @@ from ik_service.robots import RobotModel
 from ik_service.solver.arrays.partition import Partition
 from ik_service.solver.arrays.problem_arrays import SolveSettings
 from ik_service.solver.given.asked_limits import AskedLimits
+from ik_service.solver.given.targets import Target
 from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.recorded_launches import PreparedSolve
 from ik_service.solver.verdict.island_results import IslandResults
@@ -54,6 +55,7 @@ class IKResult(ResultColumns):
         seeds: Seeds available to each problem.
         islands: The islands of every problem.
         limits: Limits of the active DOFs in this solve, narrower than the robot's; None for the robot's.
+        targets: Targets with data of this solve alone; None for the solver's own.
     """
 
     joint_names: tuple[str, ...]
@@ -66,6 +68,7 @@ class IKResult(ResultColumns):
     seeds: int
     islands: IslandResults
     limits: AskedLimits | None = None
+    targets: tuple[Target, ...] | None = None
 
     def __repr__(self) -> str:
         solved = f"{int(self.success.sum())} of {len(self)} problems solved"

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.solver.given.asked_limits import AskedLimits
+from ik_service.solver.given.targets import Target, part_of
 from ik_service.solver.given.worlds import CheckedWorlds
 
 FloatArray = NDArray[np.floating[Any]]
@@ -30,6 +31,7 @@ class Batch(NamedTuple):
     limits: AskedLimits | None = None  # joint limits of these problems; None for the robot's
     # lines of these problems in the data of targets and objectives, [problem_count]; None where problem k has line k
     lines: NDArray[np.intp] | None = None
+    targets: tuple[Target, ...] | None = None  # targets with data of these problems alone; None for the solver's own
 
     @classmethod
     def of(cls, positions: Sequence[Any], orientations_xyzw: Sequence[Any] | None = None) -> "Batch":
@@ -40,7 +42,7 @@ class Batch(NamedTuple):
 
     @classmethod
     def joined(cls, batches: "Sequence[Batch]") -> "Batch":
-        """Return the problems of several batches without worlds, one after the other.
+        """Return the problems of several batches without worlds and data of targets, one after the other.
 
         Starts and limits are given in all or in none; the same constraints are enabled in all.
         """
@@ -72,6 +74,7 @@ class Batch(NamedTuple):
             None if self.worlds is None else self.worlds.part(problems),
             None if self.limits is None else self.limits.part(problems),
             np.arange(self.problem_count)[problems] if self.lines is None else self.lines[problems],
+            None if self.targets is None else tuple(part_of(target, problems) for target in self.targets),
         )
 
 

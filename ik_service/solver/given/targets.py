@@ -204,6 +204,24 @@ def replaced(
     return (*targets[:number], new, *targets[number + 1 :])
 
 
+def of_one_solve(
+    targets: tuple[Target, ...], robot: RobotModel, offset: Any, row_weights: Any, tolerance: Any
+) -> tuple[Target, ...] | None:
+    """Return targets with the data of one solve; None without such data."""
+    # Several targets have a list, with an entry or None for each. Raises InputError for another list, and as `replaced`
+    if offset is None and row_weights is None and tolerance is None:
+        return None
+    data = dict(zip(DATA, (offset, row_weights, tolerance), strict=True))
+    lists = {name: [given] if len(targets) == 1 else given for name, given in data.items() if given is not None}
+    for name, given in lists.items():
+        if not isinstance(given, list | tuple) or len(given) != len(targets):
+            allowed = f"a list with an entry or None for each of the {len(targets)} targets"
+            raise InputError(f"{name} is {in_a_line(given)}. Allowed: {allowed}.")
+    for k in range(len(targets)):
+        targets = replaced(targets, k, {name: given[k] for name, given in lists.items()}, robot)
+    return targets
+
+
 def _one_or_many(
     target: Target, name: str, value: object, width: int, *, may_be_infinite: bool = False
 ) -> NDArray[np.float64]:

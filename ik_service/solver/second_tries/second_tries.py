@@ -60,6 +60,8 @@ class SecondTries:
         self, head: ResultHead, batch: Batch, options: SolverOptions, judged: NDArray[Any] | None = None
     ) -> IKResult | None:
         """Solve problems, or judge configurations [problems, joint_coord_count]; None for a faulty number."""
+        if batch.targets is not None:
+            return self._solve_with(batch.targets, head, batch, options, judged)
         began, guess = time.monotonic(), None
         if self.core.robot.loops and batch.start is None and batch.limits is None:
             self.core.check(batch)
@@ -74,6 +76,18 @@ class SecondTries:
             if passes and is_left:
                 self._improve(passes, head, result, batch, options, began)
         return result
+
+    def _solve_with(
+        self, targets: tuple[Target, ...], head: ResultHead, batch: Batch, *further: Any
+    ) -> IKResult | None:
+        """Solve problems with their own data of targets; the targets of the solver stay."""
+        own = self.core.targets.all
+        self.core.targets.take(targets)
+        try:
+            result = self.solve(head, batch._replace(targets=None, lines=None), *further)
+        finally:
+            self.core.targets.take(own)
+        return None if result is None else replace(result, targets=targets)
 
     def _passes(self, batch: Batch, options: SolverOptions) -> list[SecondTry]:
         """Return the second tries of a batch, in order, with their code loaded."""

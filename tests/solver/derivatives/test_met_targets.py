@@ -108,6 +108,22 @@ def test_an_answer_has_the_same_bytes_alone_and_among_others(case):
     assert_same_bytes_alone(derived(solver, [part[4:5] for part in values], start[4:5]), together, 4)
 
 
+def test_derivatives_have_the_tools_of_their_solve():
+    robot = bare_robot("ur5e")
+    declared, once = (cpu_solver(robot, [Target("tool0", offset=tool)]) for tool in (TOOLS, TOOL))
+    start = robot.random_joint_q(np.random.default_rng(7), COUNT)
+    values = values_of(robot, declared.targets, start)
+    expected = derived(declared, values, start)
+    assert expected.is_differentiable.any()
+    result = once.solve(*values, initial_joint_q=start, offset=TOOLS, options={"sensitivity": "target"})
+    once.solve(*values)
+    found = once.linearise(result, *values)
+    for name in FIELDS:
+        assert getattr(found, name).tobytes() == getattr(expected, name).tobytes(), name
+    assert result.joint_q_by_targets.tobytes() == found.coordinates_by(found.by_targets).tobytes()
+    assert not np.array_equal(once.linearise(once.solve(*values), *values).by_targets, found.by_targets)
+
+
 def test_a_joint_at_a_limit_stays_there(panda):
     start = panda.random_joint_q(np.random.default_rng(2), 4)
     start[:2, 3], start[2:, 5] = panda.joint_limit_lower[3], panda.joint_limit_upper[5]

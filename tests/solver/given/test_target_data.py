@@ -5,6 +5,7 @@ import pytest
 
 import objectives
 from ik_service import Target
+from ik_service.solver.given.batch import Batch
 from objectives import InputError
 from tests.solver.conftest import EACH_ENGINE, Reachable, cpu_solver
 
@@ -72,6 +73,88 @@ def test_rows_of_an_objective_that_are_switched_on_between_solves_count(panda):
     assert not np.array_equal(answers[0].joint_q, answers[1].joint_q)
 
 
+@EACH_ENGINE
+def test_data_of_one_solve_give_what_replaced_data_give_and_leave_the_targets(panda, engine):
+    declared, once = (cpu_solver(panda, [Target("panda_hand", TOOL)], engine=engine) for _ in range(2))
+    kept, plain = once.targets, once.solve(*drawn(panda, 4)[0])
+    for count, seed in ((3, 0), (5, 1), (1, 2), (4, 3)):
+        targets, tools, weights = drawn(panda, count, seed)
+        declared.set_target_data(0, offset=tools, row_weights=weights)
+        result = once.solve(*targets, offset=tools, row_weights=weights)
+        assert_same(result, declared.solve(*targets))
+        assert result.success.any()
+        assert once.targets is kept
+    once.warmup(*targets, offset=tools)
+    assert_same(once.solve(*drawn(panda, 4)[0]), plain)
+    assert not np.array_equal(result.joint_q, once.solve(*targets).joint_q)
+
+
+def test_data_of_one_solve_are_of_its_problems_alone_in_a_batch_and_in_parts(panda):
+    targets, tools, weights = drawn(panda, 40)
+    solver = cpu_solver(panda, [Target("panda_hand", TOOL)])
+    data = {"offset": tools, "row_weights": weights}
+    together = solver.solve(*targets, **data)
+    for k in (0, 39):
+        own = [column[k : k + 1] for column in targets]
+        assert_same(together, solver.solve(*own, offset=tools[k], row_weights=weights[k : k + 1]), slice(k, k + 1))
+    assert_same(solver.solve(*targets, offset=TOOL), solver.solve(*targets))  # one for all
+    batch = Batch.of(*([column] for column in targets))._replace(targets=together.targets)
+    for part, rows in (
+        (batch.part(slice(0, 15)), slice(0, 15)),
+        (batch.part(np.arange(30, 40)), slice(30, 40)),
+        (batch.part(np.arange(30, 40)).part(slice(0, 2)), slice(30, 32)),
+    ):
+        assert_same(together, solver.solve_batch(part, solver.options), rows)
+
+
+def test_several_targets_have_data_of_one_solve_in_a_list(dual_panda):
+    links, rng = ["left_panda_hand", "right_panda_hand"], np.random.default_rng(1)
+    targets = Reachable.draw(dual_panda, links, 4).targets
+    tools, weights = np.hstack([0.1 * rng.random((4, 3)), np.tile(TOOL[3:], (4, 1))]), 0.5 + rng.random((4, 6))
+    solver = cpu_solver(dual_panda, [Target(links[0], TOOL), links[1]])
+    plain = solver.solve(*targets)
+    result = solver.solve(*targets, offset=[tools, None], row_weights=(None, weights))
+    fresh = cpu_solver(dual_panda, [Target(links[0], tools), Target(links[1], row_weights=weights)])
+    assert_same(result, fresh.solve(*targets))
+    assert_same(solver.solve(*targets, offset=[None, None]), plain)
+    for given in (tools, [tools], np.stack([tools, tools]), 3):
+        with pytest.raises(InputError, match=r"offset is .* Allowed: a list with an entry or None for each of the 2"):
+            solver.solve(*targets, offset=given)
+    with pytest.raises(InputError, match="'right_panda_hand' was declared without an offset"):
+        solver.solve(*targets, offset=[None, tools])
+    assert_same(solver.solve(*targets), plain)
+
+
+def test_refused_data_of_one_solve_leave_the_targets(panda):
+    targets, tools, weights = drawn(panda, 3)
+    solver = cpu_solver(panda, [Target("panda_hand", TOOL, tolerance=np.zeros(6))])
+    kept, plain = solver.targets, solver.solve(*targets)
+    refused = [
+        ({"offset": tools[:2]}, "Target 'panda_hand': offset has 2 lines for 3 problems"),
+        ({"offset": tools[:, :6]}, r"offset has shape \[3, 6\]. Allowed: \[7\] or \[n, 7\]"),
+        ({"offset": "tool"}, "offset is not an array of numbers"),
+        ({"row_weights": -weights}, "row_weights hold -1"),
+        ({"row_weights": weights, "tolerance": np.ones((2, 6))}, "have 2 and 3 lines"),
+        ({"tolerance": [1e-9] * 6}, "tolerance below that of the solve"),  # found when it begins
+    ]
+    for data, words in refused:
+        with pytest.raises(InputError, match=words):
+            solver.solve(*targets, **data)
+        assert solver.targets is kept
+    with pytest.raises(InputError, match="declared without a tolerance"):
+        cpu_solver(panda, ["panda_hand"]).solve(*targets, tolerance=np.zeros(6))
+    with pytest.raises(InputError, match="for each of the 0 targets"):
+        cpu_solver(panda, objectives=[objectives.IKObjectivePosture(panda.mid_joint_q)]).solve(
+            problem_count=1, offset=TOOL
+        )
+    assert_same(solver.solve(*targets), plain)
+    tolerance = 0.01 + 0.1 * weights
+    result = solver.solve(*targets, offset=tools, tolerance=tolerance)
+    solver.set_target_data(0, offset=tools, tolerance=tolerance)
+    assert_same(solver.solve(*targets), result)
+    assert not np.array_equal(result.joint_q, plain.joint_q)
+
+
 @pytest.mark.evidence
 def test_weights_of_an_objective_that_go_from_lines_to_one_hold_for_more_problems(panda):
     targets, _, _ = drawn(panda, 7)
@@ -94,6 +177,7 @@ def test_values_record_nothing_anew(panda):
         targets, tools, weights = drawn(panda, count, seed)
         solver.set_target_data(0, offset=tools, row_weights=weights)
         solver.solve(*targets)
+        solver.solve(*targets, offset=tools[::-1], row_weights=weights[0:1])
     assert {key: id(plan) for key, plan in solver._core.engine.plans.items()} == plans
 
 

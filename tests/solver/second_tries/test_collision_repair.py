@@ -203,8 +203,8 @@ def test_tolerances_of_each_problem_are_its_own(panda):
     blocked = np.flatnonzero(before.status == IKStatus.BLOCKED_BY_COLLISION)
     assert len(blocked) >= 5
     for k in blocked:
-        solver.set_target_data(0, tolerance=wide[k : k + 1])
-        alone = solver.solve(*(one[k : k + 1] for one in given), world=WORLD, options=ONE_START | REPAIR)
+        own = {"world": WORLD, "tolerance": wide[k : k + 1], "options": ONE_START | REPAIR}
+        alone = solver.solve(*(one[k : k + 1] for one in given), **own)
         assert alone.joint_q.tobytes() == result.joint_q[k : k + 1].tobytes()
 
 

@@ -103,6 +103,9 @@ def test_tools_may_be_exchanged(holding):
     assert turned.seed_index.max() > 0
     new = cpu_solver(robot, [Target(LEFT, FRAME, row_weights=[1, 1, 1, 1, 1, 0])])
     assert_same_bytes(turned, new.solve(wanted[:, :3], wanted[:, 3:]))
+    once = cpu_solver(robot, [Target(LEFT, TOOL)])
+    assert once.solve(wanted[:, :3], wanted[:, 3:], offset=FRAME).success.all()
+    assert_same_bytes(turned, once.solve(wanted[:, :3], wanted[:, 3:], offset=FRAME, row_weights=[1, 1, 1, 1, 1, 0]))
 
 
 def test_loops_that_are_not_enabled_change_no_start(dual_panda, holding):
