@@ -1,7 +1,6 @@
 """A solve with derivatives of its answers, as an operator for other libraries: arrays in, arrays out."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,12 +33,12 @@ def derived_solve(
     if solver.wxyz and orientations_xyzw is not None:
         orientations_xyzw = np.roll(as_numpy("orientations_xyzw", orientations_xyzw), 1, axis=-1)
     targets = [one if one is None or one.shape[1] > 1 else one[:, 0] for one in (positions, orientations_xyzw)]
-    with _tools(solver, offsets):
-        result = solver.solve(*targets, initial_joint_q=start)
-        n = len(result)
-        if not derives:
-            return DerivedSolve(result.joint_q, result.success, np.zeros(n, dtype=bool), np.zeros((n, 0, 0, TWIST)))
-        found = solver.linearise(result, *targets)
+    tools = None if offsets is None or not len(offsets) else _by_target(offsets)
+    result = solver.solve(*targets, initial_joint_q=start, offset=tools)
+    n = len(result)
+    if not derives:
+        return DerivedSolve(result.joint_q, result.success, np.zeros(n, dtype=bool), np.zeros((n, 0, 0, TWIST)))
+    found = solver.linearise(result, *targets)
     rates = found.coordinates_by(np.concatenate([found.by_targets, found.by_offsets], axis=2))
     return DerivedSolve(result.joint_q, result.success, found.is_differentiable, rates)
 
@@ -89,14 +88,7 @@ def by_quaternion(xp: Any, by_rotation: Any, q_xyzw: Any) -> Any:
     return 2.0 * found / (q_xyzw * q_xyzw).sum(axis=-1, keepdims=True)
 
 
-@contextmanager
-def _tools(solver: IKSolver, offsets: NDArray[Any] | None) -> Iterator[None]:
-    """Give a solver other tool frames for a while."""
-    before = [target.offset for target in solver.targets]
-    try:
-        for k, own in enumerate([] if offsets is None or not len(offsets) else np.swapaxes(offsets, 0, 1)):
-            solver.set_target_data(k, offset=own[0] if (own == own[0]).all() else own)
-        yield
-    finally:
-        for k, own in enumerate(before if offsets is not None else []):
-            solver.set_target_data(k, offset=own)
+def _by_target(offsets: NDArray[Any]) -> Any:
+    """Return tool frames [n, targets, 7] as a solve takes tool frames; one line where all problems have the same."""
+    lines = [own[0] if (own == own[0]).all() else own for own in np.swapaxes(offsets, 0, 1)]
+    return lines if len(lines) > 1 else lines[0]
