@@ -30,12 +30,15 @@ LEAST_SUCCESS = 0.2  # fewer would mean that nearly nothing was tried
 MOST_REFUSED = 0.1  # robots and targets that the solver does not take
 
 
-def solve(solver: IKSolver, problems: Problems):
+def solve(solver: IKSolver, problems: Problems, *, once: bool = False):
+    """Solve with tools and weights that the solver keeps, or that are of this solve alone."""
+    data = {"offset": problems.offsets, "row_weights": problems.weights} if once else {}
     for k, (offset, weights) in enumerate(zip(problems.offsets, problems.weights, strict=True)):
-        if offset is not None or weights is not None:
+        if not once and (offset is not None or weights is not None):
             solver.set_target_data(k, offset=offset, row_weights=weights)
+    given = {name: lists if len(lists) > 1 else lists[0] for name, lists in data.items()} | problems.limits()
     arrays = problems.positions, problems.orientations_xyzw
-    return solver.solve(*arrays, initial_joint_q=problems.start, options=problems.options, **problems.limits())
+    return solver.solve(*arrays, initial_joint_q=problems.start, options=problems.options, **given)
 
 
 def try_batch(rng: np.random.Generator, judge: Judge, tasks: list[Task], solvers: list[IKSolver], problems: Problems):
@@ -43,7 +46,7 @@ def try_batch(rng: np.random.Generator, judge: Judge, tasks: list[Task], solvers
     result = solve(solvers[0], problems)
     faults = faults_of_answers(judge, tasks, problems, result)
     order = rng.permutation(len(result))
-    again = solve(solvers[1], problems.lines(order))
+    again = solve(solvers[1], problems.lines(order), once=True)
     faults += [f"{name} depends on threads or order" for name in differences(result, again, order)]
     for lonely in order[:ALONE]:
         line = np.array([lonely])

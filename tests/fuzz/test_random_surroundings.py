@@ -18,6 +18,7 @@ from ik_service import IKResult, IKSolver, Target
 from ik_service.mechanism.transforms import transform_multiply
 from ik_service.result_schema import RESULT_COLUMNS
 from ik_service.robots import Box, Capsule, Cylinder, Sphere, World
+from ik_service.solver.given.targets import DATA
 from objectives import IKError, IKObjectiveJointCentering, IKObjectiveLookAt, IKObjectivePosture
 from tests.fuzz.tally import Tally
 
@@ -150,19 +151,22 @@ class Kind:
             options["collision"] = "off"
         return options
 
-    def solve(self, given: Solve) -> IKResult:
+    def solve(self, given: Solve, *, once: bool = False) -> IKResult:
+        """Solve with data of targets that the solver keeps, or that are of this solve alone."""
         if self.solver is None:
             frames = [{"frame": self.frame} if rows == "tolerated" else {} for rows in self.rows]
             each = zip(self.links, given.data, frames, strict=True)
             targets = [Target(link, **own, **frame) for link, own, frame in each]
             self.solver = IKSolver(self.robot, targets, objectives=self.objectives, device="cpu", threads=2)
-        for k, own in enumerate(given.data):
+        data = {name: [own.get(name) for own in given.data] for name in DATA} if once else {}
+        arguments = given.arguments | {name: one if len(one) > 1 else one[0] for name, one in data.items()}
+        for k, own in enumerate(() if once else given.data):
             if own:
                 self.solver.set_target_data(k, **own)
         for one, value in zip(self.objectives, given.fields, strict=True):
             if value is not None:
                 one.set_data("joint_q_reference" if isinstance(one, IKObjectivePosture) else "target_points", value)
-        return self.solver.solve(given.positions, given.orientations_xyzw, options=given.options, **given.arguments)
+        return self.solver.solve(given.positions, given.orientations_xyzw, options=given.options, **arguments)
 
 
 def tool(rng):
@@ -220,7 +224,7 @@ def try_kind(number: int, random_seed: int, solves: int, tally: Tally) -> None:
         try:
             result = kind.solve(given)
             one = int(rng.integers(len(result)))
-            alone, again = kind.solve(given.part(one)), kind.solve(given)
+            alone, again = kind.solve(given.part(one)), kind.solve(given, once=True)
         except IKError as error:
             tally.faults.append(f"{place}: {error}")
             continue
