@@ -180,7 +180,8 @@ class AsyncClient(ClientCore[AsyncStream], AbstractAsyncContextManager["AsyncCli
             world: Obstacles, as in an HTTP request: `{"objects": {"table": {"shape": "box", "size":
                 (1, 1, 0.1), "position": (0.5, 0, -0.1)}}}`.
             options: Options by their names in an HTTP request, such as {"seeds": 16}.
-            include: Further columns: "active_limits", "advice", "clearance", "constraints", "islands", "solutions".
+            include: Further columns: "active_limits", "advice", "clearance", "constraints", "islands",
+                "manipulability", "solutions".
 
         Raises:
             ValueError: The targets are given twice, or not at all.

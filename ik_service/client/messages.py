@@ -95,6 +95,7 @@ class SolveResult(EdgeColumns):
         closing_coordinate_names: Names of the columns of `closing_joint_q`, if asked for.
         collision_names: Names for the indices in `closest`: links with spheres, attached objects, obstacles, if asked
             for.
+        manipulability: Least manipulability of the targets' frames, shape [n], if asked for; NaN where nothing moves.
         islands: The islands of each problem, if asked for.
         advice: Advice on each problem, if asked for.
     """
@@ -112,6 +113,7 @@ class SolveResult(EdgeColumns):
     constraint_names: tuple[str, ...] | None = None
     closing_coordinate_names: tuple[str, ...] | None = None
     collision_names: tuple[str, ...] | None = None
+    manipulability: NDArray[np.float64] | None = None
     islands: tuple[Any, ...] | None = None
     advice: tuple[str, ...] | None = None
 
@@ -206,6 +208,8 @@ def solve_result(document: Mapping[str, Any]) -> SolveResult:
         {"link": target["link"], **{name: _floats(target[name]) for name in errors}}
         for target in document.get("targets", ())
     )
+    if "manipulability" in document:
+        fields["manipulability"] = _floats(document["manipulability"])
     fields |= {"collision": resolved.get("collision"), "timing_ms": document["timing_ms"]}
     return SolveResult(robot=document["robot"], **fields)
 

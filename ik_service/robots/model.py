@@ -16,8 +16,9 @@ from numpy.typing import ArrayLike
 from ik_service.collision.colliding_robot import CollidingRobot
 from ik_service.constraints.constraint_set import ConstraintSet
 from ik_service.constraints.rounding import with_slack
-from ik_service.kinematics import host_poses, host_tangent
+from ik_service.kinematics import host_poses, host_tangent, manipulability
 from ik_service.kinematics.host_poses import LinkPoses
+from ik_service.kinematics.manipulability import Motion
 from ik_service.mechanism import coupling, names
 from ik_service.mechanism.coordinates import CoordinateConstraint, checked_coordinate_constraints
 from ik_service.mechanism.joint_type import JointType
@@ -150,6 +151,29 @@ class RobotModel(CollidingRobot):
             links: Names of links.
         """
         return host_tangent.jacobian_dot(self, joint_q, joint_qd, links)
+
+    def manipulability(
+        self, joint_q: ArrayLike, link: str, motion: Motion = "pose", offset: ArrayLike | None = None
+    ) -> Float64Array:
+        """Give Yoshikawa's manipulability sqrt(det(J J^T)) of a frame in float64, shape [n]; without unit.
+
+        J is the Jacobian by the active DOFs, velocities over the length of the chain from the first of these DOFs to
+        the link [1/m], as in `IKObjectiveManipulability`. 0: singular, or fewer DOFs than rows.
+
+        Args:
+            joint_q: Configurations.
+            link: Name of the link.
+            motion: Rows of J: "pose" (6), "position" or "orientation" (3).
+            offset: `T_link_tool`, position [m] and quaternion xyzw, shape [7] or [n, 7]; None is the link frame.
+
+        Returns:
+            NaN where no active DOF moves the link.
+
+        Raises:
+            UnknownNameError: The robot has no such link.
+            InputError: A value is not allowed.
+        """
+        return manipulability.manipulability(self, joint_q, link, motion, offset)
 
     def integrate(self, joint_q: ArrayLike, dq: ArrayLike) -> Float64Array:
         """Move configurations along tangents on the manifold, shape [n, joint_coord_count]; quaternions come out unit.

@@ -26,8 +26,7 @@ def linearised(
     limits: bool = False,
 ) -> Linearisation:
     """Return the derivatives of answers; arguments and errors as in `IKSolver.linearise`."""
-    targets = core.targets.all if result.targets is None else result.targets
-    robot, order, count = core.robot, head.order, None if targets else len(result)
+    robot, targets, order, count = core.robot, result.targets, head.order, None if result.targets else len(result)
     given = check_targets(targets, [*batch.positions] or None, [*batch.orientations_xyzw] or None, count)
     check_derivable(result, targets, given)
     check_lines(core.objectives, targets, given.problem_count)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ik_service.kernels.device_lock import DEVICE_LOCK, turn_on
 from ik_service.kernels.kernel_loading import KernelsFor
+from ik_service.kinematics.manipulability import Motion
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.result_schema import (
     DEVICE_COLUMNS,
@@ -24,7 +25,8 @@ from ik_service.robots import RobotModel
 from ik_service.solver.arrays.partition import Partition
 from ik_service.solver.arrays.problem_arrays import SolveSettings
 from ik_service.solver.given.asked_limits import AskedLimits
-from ik_service.solver.given.targets import Target
+from ik_service.solver.given.reading import read_start
+from ik_service.solver.given.targets import Target, joined_targets, rows_of
 from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.recorded_launches import PreparedSolve
 from ik_service.solver.verdict.island_results import IslandResults
@@ -54,8 +56,8 @@ class IKResult(ResultColumns):
         device: The device of the solve.
         seeds: Seeds available to each problem.
         islands: The islands of every problem.
+        targets: The targets of the solve.
         limits: Limits of the active DOFs in this solve, narrower than the robot's; None for the robot's.
-        targets: Targets with data of this solve alone; None for the solver's own.
     """
 
     joint_names: tuple[str, ...]
@@ -67,8 +69,8 @@ class IKResult(ResultColumns):
     device: str
     seeds: int
     islands: IslandResults
+    targets: tuple[Target, ...]
     limits: AskedLimits | None = None
-    targets: tuple[Target, ...] | None = None
 
     def __repr__(self) -> str:
         solved = f"{int(self.success.sum())} of {len(self)} problems solved"
@@ -81,6 +83,25 @@ class IKResult(ResultColumns):
     def status_names(self) -> list[str]:
         """Status of every problem as a lower-case word."""
         return [STATUS_WORDS[code] for code in self.status.tolist()]
+
+    @property
+    def manipulability(self) -> NDArray[np.float64]:
+        """Least `RobotModel.manipulability` of the targets' frames in the world, computed on each access, float64 [n].
+
+        Rows of J are those of position, of orientation, or both, as the target has them. NaN where no target has rows
+        and a link that an active DOF moves.
+        """
+        robot, found = self.islands.robot, np.full(len(self), np.nan)
+        order = CallerOrder(robot, self.joint_names)
+        joint_q = robot.complete_joint_q(read_start(robot, order, "joint_q", self.joint_q, len(self)))
+        kinds = ~np.isnan(self.position_error) + 2 * ~np.isnan(self.orientation_error)
+        motions: dict[int, Motion] = {1: "position", 2: "orientation", 3: "pose"}
+        for target, of_target in zip(self.targets, kinds.T, strict=True):
+            for kind, motion in motions.items():
+                if len(rows := np.flatnonzero(of_target == kind)):
+                    own = robot.manipulability(joint_q[rows], target.link, motion, rows_of(target.offset, rows))
+                    found[rows] = np.fmin(found[rows], own)
+        return found
 
     def to_warp(self) -> dict[str, wp.array[Any]]:
         """Return the columns as Warp arrays on the solver's device, by name; on a CPU they share their memory."""
@@ -103,6 +124,7 @@ def join_results(parts: Sequence[tuple[IKResult, slice]]) -> IKResult:
     first, _ = parts[0]
     islands = _joined([(result.islands, rows) for result, rows in parts], _ISLAND_NAMES)
     joined = _joined(parts, _NAMES) | {"islands": instance_of(IslandResults, vars(first.islands) | islands)}
+    joined["targets"] = joined_targets([(result.targets, rows) for result, rows in parts])
     given = [result.limits.part(own) for result, own in parts if result.limits is not None]
     if given:
         joined["limits"] = AskedLimits.joined(given, [own.stop - own.start for _, own in parts])
@@ -168,7 +190,7 @@ def collect_result(head: ResultHead, work: Workspace, prepared: PreparedSolve, s
     for name in _PARTITION_NAMES:  # one line if all problems have the same islands
         lines = getattr(prepared.partition, name)
         islands[name] = lines if len(lines) == count else np.broadcast_to(lines, (count, *lines.shape[1:]))
-    values["islands"] = instance_of(IslandResults, islands)
+    values["islands"], values["targets"] = instance_of(IslandResults, islands), verified.targets
     result = instance_of(IKResult, values)
     return result if settings.options.solutions == 1 else _with_solutions(head, work, result, prepared, settings)
 

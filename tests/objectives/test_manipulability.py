@@ -41,7 +41,7 @@ def case(request):
 
 @pytest.mark.quick_cases("position_part")
 def test_rows_are_those_of_a_cholesky_factor(case):
-    """Half the squared residual is a constant less the logarithm of the manipulability."""
+    """Half the squared residual is a constant less the logarithm of the manipulability, which the robot gives, too."""
     robot, link, options, joint_q, place = case
     expected, measure, bounds = expected_rows(robot, link, joint_q, options)
     rows = place.residuals()[:, GUARD:-GUARD]
@@ -49,6 +49,9 @@ def test_rows_are_those_of_a_cholesky_factor(case):
     rows = rows / (WEIGHT * np.array(options.get("row_weights", 1.0)))
     constant = (0.5 * np.log(bounds) + 0.5).sum()
     np.testing.assert_allclose(0.5 * (rows**2).sum(axis=1), constant - np.log(measure), atol=2e-4)
+    counted = robot.activate(options["joints"]) if "joints" in options else robot
+    found = counted.manipulability(joint_q, link, options.get("motion", "pose"), options.get("offset"))
+    np.testing.assert_allclose(found, measure, rtol=1e-6)  # objectives read lengths in float32
 
 
 @pytest.mark.quick_cases("position_part")

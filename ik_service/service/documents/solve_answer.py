@@ -102,6 +102,8 @@ def answer_document(
             if "pair" in column.axes:
                 document["collision_names"] = request.collision_names(robot)
             document[column.edge_name] = _entries(column, result, is_binary=is_binary)
+    if "manipulability" in include:
+        document["manipulability"] = result.manipulability
     if "islands" in include:
         document["islands"] = LazyRows(count, lambda row: [_island(island) for island in result.islands[row]])
     if "advice" in include:
@@ -179,6 +181,8 @@ def _answer_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> int
         if not column.include or column.include in include:
             times = 1 + len(links) if column.is_per_target and len(links) > 1 else 1
             problem += times * _column_bytes(column, extents, is_binary=codec.is_binary)
+    if "manipulability" in include:
+        problem += NUMBER if codec.is_binary else FLOAT64_TEXT
     names = [robot.joint_names, robot.coordinate_names, robot.dof_names]
     names += [robot.constraint_names, robot.closing_coordinate_names]
     touching = request.collision_names(robot) if not include.isdisjoint(("advice", "clearance")) else ()

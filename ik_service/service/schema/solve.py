@@ -36,7 +36,7 @@ from ik_service.service.schema.objective import Objective
 from ik_service.solver.given.options import CANDIDATES_MAX, SOLUTIONS_MAX, SolverOptions
 from ik_service.solver.lm.status import STATUS_WORDS
 
-Include = Literal["active_limits", "advice", "clearance", "constraints", "islands", "solutions"]
+Include = Literal["active_limits", "advice", "clearance", "constraints", "islands", "manipulability", "solutions"]
 _POSE = ("positions", "orientations_xyzw")
 Status = Annotated[str, Field(json_schema_extra={"enum": list(STATUS_WORDS)})]
 
@@ -363,6 +363,11 @@ SolveAnswerBody: type[BaseModel] = create_model(
     closing_coordinate_names=_optional(list[str], "With `constraints`: names of the columns of `closing_joint_q`."),
     collision_names=_optional(
         list[str], "With `clearance`: links that have spheres, attached objects, objects of the world."
+    ),
+    manipulability=_optional(
+        list[float | None],
+        "With `manipulability`: least sqrt(det(J J^T)) of the targets' frames in the world, with velocities over the "
+        "length of the chain, and rows of position, orientation or both, as the target; null where nothing moves.",
     ),
     islands=_optional(
         list[list[IslandBody]],

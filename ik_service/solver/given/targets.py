@@ -256,6 +256,20 @@ def part_of(target: Target, problems: slice | NDArray[np.intp]) -> Target:
     return replace(target, **{name: rows_of(getattr(target, name), problems) for name in DATA})
 
 
+def joined_targets(parts: Sequence[tuple[Sequence[Target], slice]]) -> tuple[Target, ...]:
+    """Return the targets of some problems of several solves of one structure, one after the other."""
+    found, counts = [], [rows.stop - rows.start for _, rows in parts]
+    for several in zip(*(targets for targets, _ in parts), strict=True):
+        lines = dict[str, NDArray[np.float64]]()
+        for name in DATA if any(map(has_lines, several)) else ():
+            if getattr(several[0], name) is not None:
+                cut = [rows_of(getattr(one, name), rows) for one, (_, rows) in zip(several, parts, strict=True)]
+                whole = [np.broadcast_to(own, (n, own.shape[-1])) for own, n in zip(cut, counts, strict=True)]
+                lines[name] = np.concatenate(whole)
+        found.append(replace(several[0], **lines))
+    return tuple(found)
+
+
 def rows_of(array: Any, problems: slice | NDArray[np.intp]) -> Any:
     """Return the lines of some problems, of an array with one line for all or one per problem, or None."""
     return array[problems] if array is not None and array.ndim == 2 else array

@@ -84,10 +84,9 @@ class SecondTries:
         own = self.core.targets.all
         self.core.targets.take(targets)
         try:
-            result = self.solve(head, batch._replace(targets=None, lines=None), *further)
+            return self.solve(head, batch._replace(targets=None, lines=None), *further)
         finally:
             self.core.targets.take(own)
-        return None if result is None else replace(result, targets=targets)
 
     def _passes(self, batch: Batch, options: SolverOptions) -> list[SecondTry]:
         """Return the second tries of a batch, in order, with their code loaded."""

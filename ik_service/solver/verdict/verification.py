@@ -234,7 +234,7 @@ class Verification:
         block: HostDeviceBlock | None = None,  # memory shared with other inputs of the problems
     ) -> None:
         device, answers_block = model.device, block_on(model.device)
-        self._model, self._targets = model, targets
+        self._model, self.targets = model, tuple(targets)  # the targets of the last solve
         extents = {"coordinates": model.joint_coord_count, "dofs": model.joint_dof_count}
         extents |= {"targets": len(targets), "trees": tree_count}
 
@@ -260,6 +260,7 @@ class Verification:
 
     def use_targets(self, targets: Sequence[Target]) -> bool:
         """Set other tool frames; return whether an array was exchanged for a larger one."""
+        self.targets = tuple(targets)
         old, device = self.tools, self._model.device
         pairs = [(array, np.atleast_2d(_tool(one))) for array, one in zip(old, targets, strict=True)]
         self.tools = [fitting_array(array, tools, wp.transformd, device) for array, tools in pairs]
@@ -341,7 +342,7 @@ class Verification:
         place += [device["judged_q"] if joint_q_float64 is None else joint_q_float64, *problems.limits.returned]
         place += [device["joint_q"], device["judged_q"]]
         steps: list[tuple[Any, list[Any]]] = [(_final_configuration, place)]
-        steps += [self._error_step(k, which, problems, given) for k in range(len(self._targets))]
+        steps += [self._error_step(k, which, problems, given) for k in range(len(self.targets))]
         rows = self._row_verification
         compose = [*which, self.tolerances.device, self._target_row, *errors, rows.missed]
         compose += [partition.device_nisland, partition.device_row_island, best, problems.searches]
@@ -373,15 +374,15 @@ class Verification:
 
     def _error_step(self, k: int, which: Sequence[Any], problems: Any, given: InputArrays) -> tuple[Any, list[Any]]:
         """Return the kernel for the errors of target k, with its arguments."""
-        target = self._targets[k]
-        inputs = [*which, self._robot, self.columns["judged_q"].device, k, len(self._targets), self.tools[k]]
+        target = self.targets[k]
+        inputs = [*which, self._robot, self.columns["judged_q"].device, k, len(self.targets), self.tools[k]]
         inputs += [int(target.reference_link is not None), given.positions.device]
         inputs += [given.orientations_xyzw.device, problems.row_weights[k], *self._nearness(k), *self._errors()]
         return _target_errors, inputs
 
     def _nearness(self, target: int) -> tuple[int, wp.array[Any]]:
         """Return the frame of a target's rows, and its deadband."""
-        frame = self._targets[target].frame
+        frame = self.targets[target].frame
         if frame is None:
             return -1, self._no_deadband
         objective: Any = self._rows.objectives[target]

@@ -34,7 +34,7 @@ def target(link: str, count: int = COUNT) -> dict[str, Any]:
     return {"link": link, "positions": np.random.default_rng(0).uniform(-0.6, 0.6, (count, 3)).tolist()}
 
 
-ALL = ["active_limits", "advice", "islands", "solutions"]
+ALL = ["active_limits", "advice", "islands", "manipulability", "solutions"]
 POSTURE = {"type": "posture", "joint_q_reference": load_robot("humanoid").mid_joint_q.tolist()}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "positions": ("panda", {"targets": [target("panda_hand")]}),

@@ -85,6 +85,14 @@ def test_equal_requests_get_equal_answers_with_active_limits_when_asked_for(clie
     assert solve(client, {**one_pose, "options": {"random_seed": 7}})["success"] == [True]
 
 
+def test_manipulability_is_that_of_python_and_null_where_nothing_moves(client, panda, one_pose):
+    answer = solve(client, {**one_pose, "include": ["manipulability"]})
+    joint_q = np.array(answer["joint_q"], np.float32)
+    assert answer["manipulability"] == panda.manipulability(joint_q, "panda_hand").tolist()
+    still = {"targets": [{"link": "panda_link0", "positions": [[0, 0, 0]]}], "include": ["manipulability"]}
+    assert solve(client, still)["manipulability"] == [None]
+
+
 @pytest.mark.evidence
 def test_a_position_that_is_not_constrained_has_no_error(client, one_pose):
     del one_pose["targets"][0]["positions"]
