@@ -138,6 +138,17 @@ RESULT_COLUMNS = (
         on_device=False,
     ),
     Column(
+        name="world_clearance",
+        dtype="float64",
+        unit="m",
+        description="With `clearance`: least distance of links and attached objects from objects of the world [m], "
+        "pairs of links left aside; null without objects.",
+        place=21,
+        include="clearance",
+        null="inf",
+        on_device=False,
+    ),
+    Column(
         name="closest",
         dtype="int32",
         axes=("pair",),
@@ -258,6 +269,8 @@ class ResultColumns:
         closing_joint_q: Coordinates of the joints that close loops [rad or m], float64 [n, closing coordinates].
         clearance: Where collision was checked: least distance of links from each other and from objects [m], in float64
             on `joint_q`, float64 [n]; negative in contact, inf where no contact is possible.
+        world_clearance: With the option `world_clearance`: the same of links and attached objects from objects alone,
+            float64 [n]; inf without objects.
         closest: Indices of the closest pair: links with spheres, then the objects of the problem's world, int32 [n, 2];
             -1 where no contact is possible.
         joint_q_by_targets: With `sensitivity`: derivative of each coordinate by the position and the rotation vector of
@@ -280,6 +293,7 @@ class ResultColumns:
     constraint_error: NDArray[np.float64]
     closing_joint_q: NDArray[np.float64]
     clearance: NDArray[np.float64] | None = None
+    world_clearance: NDArray[np.float64] | None = None
     closest: NDArray[np.int32] | None = None
     joint_q_by_targets: NDArray[np.float64] | None = None
     is_differentiable: NDArray[np.bool_] | None = None
@@ -319,6 +333,8 @@ class EdgeColumns:
         branch: Branch of each solution, 4 shoulder + 2 elbow + wrist, shape [n, solutions], if requested; -1 for none.
         complete: Whether it is proven that no other solution exists, shape [n], if requested.
         proof: As in `ResultColumns`, shape [n], if requested.
+        world_clearance_m: Least distance of links and attached objects from objects of the world [m], shape [n], if
+            requested; inf without objects.
     """
 
     joint_q: NDArray[np.floating[Any]]
@@ -342,6 +358,7 @@ class EdgeColumns:
     branch: NDArray[np.integer[Any]] | None = None
     complete: NDArray[np.bool_] | None = None
     proof: NDArray[np.integer[Any]] | None = None
+    world_clearance_m: NDArray[np.float64] | None = None
 
 
 def edge_array(column: Column, result: ResultColumns) -> NDArray[Any]:

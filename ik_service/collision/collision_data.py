@@ -69,9 +69,10 @@ class CollisionData:
         links = len(self.body_spheres.links) + MAX_ATTACHED
         self.size = ClearanceSize(model.joint_coord_count, model.body_count, links, blocks, lanes)
         self._clearance = HostDeviceArray((2,), wp.float32, model.device, per_problem=False)
-        self._margin = HostDeviceArray((1,), wp.float64, model.device, per_problem=False)
+        self._margin = HostDeviceArray((2,), wp.float64, model.device, per_problem=False)
         # clearance: required clearance in float32 with room for rounding, and the clearance above which a larger
-        # clearance is not preferred, or 0 [m]; margin: required clearance in float64, without room for rounding [m]
+        # clearance is not preferred, or 0 [m]; margin: required clearance in float64, without room for rounding [m],
+        # and 1 where the clearance from objects alone is wanted, or 0
         self.clearance, self.margin = self._clearance.device, self._margin.device
         self.version = 0  # changes when arrays are exchanged
         self._used: tuple[object, ...] | None = None  # key of the content of the arrays
@@ -111,6 +112,7 @@ class CollisionData:
         margin: float,  # required clearance [m]
         *,
         widest: bool = False,  # prefer the largest clearance
+        of_world: bool = False,  # measure the clearance from objects alone, too
     ) -> None:
         """Fill the arrays for a solve."""
         if attached != self._attached:
@@ -121,7 +123,7 @@ class CollisionData:
             self._spheres.clear()
             self._rigid.clear()
             self.version += 1
-        key = (tuple(worlds), world_index.tobytes(), margin, widest)  # equality of worlds is identity
+        key = (tuple(worlds), world_index.tobytes(), margin, widest, of_world)  # equality of worlds is identity
         if enabled is None and key == self._used:
             return
         self._used = None
@@ -147,7 +149,7 @@ class CollisionData:
             arrays[name].host[: len(own)] = own
         arrays["enabled"].host[: len(given), : given.shape[1]] = given
         self._clearance.host[:] = margin + VERDICT_ROUNDING, max(WIDEST, margin) if widest else 0.0
-        self._margin.host[0] = margin
+        self._margin.host[:] = margin, of_world
         for array in (*arrays.values(), self._clearance, self._margin):
             array.push(0)
         self._used = key if enabled is None else None

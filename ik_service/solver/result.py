@@ -182,6 +182,8 @@ def collect_result(head: ResultHead, work: Workspace, prepared: PreparedSolve, s
     """Return the result of the solve last run in a workspace."""
     verified, count, order = work.verification, settings.problem_count, head.order
     values = head.fields | verified.read(count, float64_finish=settings.float64_finish)
+    if settings.options.world_clearance and verified.collision is not None:
+        values["world_clearance"] = verified.collision.world_clearance.read(count)
     if not order.is_own:
         values |= {name: order.coordinates_of(values[name]) for name in OF_COORDINATES}
         values |= {name: order.dofs_of(values[name]) for name in OF_DOFS}

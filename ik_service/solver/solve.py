@@ -256,7 +256,8 @@ class SolverCore:
         if self.robot.constraint_names:
             self._constraints.enable(enabled)
         if worlds is not None and self.collision is not None:
-            self.collision.use(*worlds, options.margin, widest=options.best_of == "clearance")
+            widest = options.best_of == "clearance"
+            self.collision.use(*worlds, options.margin, widest=widest, of_world=options.world_clearance)
         if settings.problem_count > self.work.problems.capacity:
             self.work = self._workspace(2 ** math.ceil(math.log2(settings.problem_count)))
             self.targets.use_arrays(self.work.problems)

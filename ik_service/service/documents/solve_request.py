@@ -1,7 +1,7 @@
 """Conversion of a solve request, in any encoding, to checked arrays for the solver."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal
@@ -89,6 +89,8 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
     if "clearance" in envelope.include and not is_checked(robot, options, around.world):
         detail = "Nothing is checked for collision: the robot has no collision model, or options.collision is off."
         raise faulty_field("/include", "no_collision_check", detail)
+    if "clearance" in envelope.include:
+        options = replace(options, world_clearance=True)
     _check_attempts(options, count, around.world)
     if options.sensitivity is not None:
         _check_derived(robot, count, [target for target, *_ in poses])

@@ -76,6 +76,7 @@ class SolverOptions:
         collision: "self" checks links against each other, "world" also against a given world, "off" checks nothing;
             None is "world" if a world is given, else "self" if the robot has a collision model.
         margin: Least distance from contact of a success [m].
+        world_clearance: Whether a result has `world_clearance`, which takes more time among many objects.
         repair: Whether answers in contact are moved out of contact, as far as limits and tolerances allow; takes some
             milliseconds. Only with one solution per problem, and for robots without loops.
         sensitivity: "target" adds the derivatives of answers by their targets: `joint_q_by_targets` and
@@ -107,6 +108,7 @@ class SolverOptions:
     precision: Literal["float32", "float64"] = "float32"
     collision: Literal["self", "world", "off"] | None = None
     margin: float = 0.0
+    world_clearance: bool = False
     repair: bool = False
     sensitivity: Literal["target"] | None = None
     joint_limits: JointLimits = "hard"
@@ -147,7 +149,7 @@ class SolverOptions:
             raise InputError("Option repair is for one solution of each problem. Use solutions=1.")
         _check_choice("joint_limits", self.joint_limits, ("hard", "soft", "off"))
         self.jacobian_type()
-        for name in ("repair", "check_jacobians", "use_graph"):
+        for name in ("world_clearance", "repair", "check_jacobians", "use_graph"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"Option {name} is {getattr(self, name)!r}. Allowed: True, False.")
 

@@ -66,7 +66,9 @@ def clearance_kernel(bodies: int, links: int) -> wp.Kernel:
         joint_parent: wp.array[wp.int32],
         spheres: Spheres,
         worlds: Worlds,
+        margin: wp.array[wp.float64],
         clearance_out: wp.array[wp.float64],
+        world_out: wp.array[wp.float64],
         closest_out: wp.array2d[wp.int32],
     ): ...
 
@@ -80,13 +82,18 @@ def clearance_kernel(bodies: int, links: int) -> wp.Kernel:
         joint_parent: wp.array[wp.int32],  # [joint_count]
         spheres: ExactSpheres,
         worlds: CollisionWorlds,
+        margin: wp.array[wp.float64],  # [2]: see `CollisionData`
         # out
         clearance_out: wp.array[wp.float64],  # [problem_capacity]
+        world_out: wp.array[wp.float64],  # [problem_capacity]
         closest_out: wp.array2d[wp.int32],  # [problem_capacity, 2]
     ):
-        p = first_problem(settings, part, parts) + wp.tid()
+        k = wp.tid()
+        p = first_problem(settings, part, parts) + k
         left = problems_left(settings, part, parts, p)
-        write_clearance(p, wp.tid(), left, robot, joint_q, joint_parent, spheres, worlds, clearance_out, closest_out)
+        write_clearance(
+            p, k, left, robot, joint_q, joint_parent, spheres, worlds, margin, clearance_out, world_out, closest_out
+        )
 
     return write_clearances
 
@@ -97,7 +104,7 @@ def _judge_clearance(
     settings: wp.array[wp.int32],
     part: int,
     parts: int,
-    margin: wp.array[wp.float64],  # [1]
+    margin: wp.array[wp.float64],  # [2]
     clearance: wp.array[wp.float64],  # [problem_capacity]
     # in and out
     success: wp.array[wp.bool],  # [problem_capacity]
@@ -120,10 +127,13 @@ class CollisionVerdict:
         links = len(model.robot.body_spheres.links) + MAX_ATTACHED
         self._kernel = clearance_kernel(_room(model.body_count), _room(links))
         self.clearance = HostDeviceArray((capacity,), wp.float64, device)  # [m], [capacity]
+        self.world_clearance = HostDeviceArray((capacity,), wp.float64, device)  # of objects alone [m], [capacity]
         # the closest pair: places of links with spheres, then of attached objects, then of objects; -1 for none,
         # [capacity, 2]
-        self.closest = HostDeviceArray((capacity, 2), wp.int32, device)
-        self.columns = HostColumns({"clearance": self.clearance, "closest": self.closest})
+        closest = HostDeviceArray((capacity, 2), wp.int32, device)
+        self.columns = HostColumns({"clearance": self.clearance, "closest": closest})
+        # the columns of `result_schema` written here, by name
+        self.written = {"clearance": self.clearance, "world_clearance": self.world_clearance, "closest": closest}
 
     @property
     def arrays(self) -> tuple[object, object]:
@@ -147,8 +157,8 @@ class CollisionVerdict:
         if self._of is not self._data.body_spheres:
             self._of = self._data.body_spheres
             self._spheres = _exact_spheres(self._of, self._model.device)
-        written = [self.clearance.device, self.closest.device]
-        check = [*which, self._robot, judged_q, self._model.joint_parent, self._spheres, self._data.worlds, *written]
+        check = [*which, self._robot, judged_q, self._model.joint_parent, self._spheres, self._data.worlds]
+        check += [self._data.margin, *(array.device for array in self.written.values())]
         return [(self._kernel, check)]
 
     def clearances_of(self, joint_q: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -296,7 +296,7 @@ class Verification:
         if rows.body_q is not None:
             found |= {"row_missed": rows.missed, "row_body_q": rows.body_q}
         if self.collision is not None:
-            found |= {"clearance": self.collision.clearance.device, "closest": self.collision.closest.device}
+            found |= {name: array.device for name, array in self.collision.written.items()}
         return found
 
     def use_tolerances(self, options: SolverOptions) -> None:
@@ -308,7 +308,7 @@ class Verification:
         left_out, values = "joint_q" if float64_finish else "judged_q", self.constraint_values.columns
         found = [array for name, array in self.columns.items() if name != left_out]
         if self.collision is not None:
-            found += [self.collision.clearance, self.collision.closest]
+            found += self.collision.written.values()
         return found if values is None else [*found, values]
 
     def read(self, count: int, *, float64_finish: bool) -> dict[str, Any]:

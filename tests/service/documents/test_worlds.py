@@ -49,8 +49,8 @@ def target(cell):
 def expected_of(robot, target, enabled=None):
     """Our objects, and the result of a solve in this process among them."""
     world, poses = read_world({"objects": OBJECTS}), (np.array(target["positions"]), target["orientations_xyzw"])
-    solver = IKSolver(robot, [HAND], device="cpu")
-    return world, solver.solve(*poses, world=world, object_enabled=enabled, options={"margin": 0.01})
+    solver, options = IKSolver(robot, [HAND], device="cpu"), {"margin": 0.01, "world_clearance": True}
+    return world, solver.solve(*poses, world=world, object_enabled=enabled, options=options)
 
 
 def solve(served_cell, target, world, **fields):
@@ -67,6 +67,8 @@ def test_objects_can_be_absent_for_all_problems_or_for_some(served_cell, cell, t
     _, expected = expected_of(cell, target, enabled)
     each = solve(served_cell, target, {"objects": OBJECTS, "disable": lists})
     np.testing.assert_array_equal(each["clearance_m"], expected.clearance)
+    np.testing.assert_array_equal(each["world_clearance_m"], expected.world_clearance)
+    assert (expected.world_clearance > expected.clearance).any()
     without = {name: fields for name, fields in OBJECTS.items() if name != "post"}
     all_ = solve(served_cell, target, {"objects": OBJECTS, "disable": ["post"]})
     assert all_["clearance_m"] == solve(served_cell, target, {"objects": without})["clearance_m"]
@@ -140,12 +142,14 @@ def test_worlds_and_what_links_carry_are_those_of_a_solve_in_process(served_cell
     world = read_world({"objects": {**OBJECTS, "table": lower, "rock": rock}})
     poses = np.array(target["positions"]), target["orientations_xyzw"]
     solver = IKSolver(cell, [HAND], device="cpu")
-    expected = solver.solve(*poses, world=world, attached=held_of(ATTACHED), options={"margin": 0.01})
+    options = {"margin": 0.01, "world_clearance": True}
+    expected = solver.solve(*poses, world=world, attached=held_of(ATTACHED), options=options)
     asked = {"options": {"margin_m": 0.01}, "include": ["clearance", "advice"]}
     with in_process(served_cell, encoding) as one:
         found = one.solve("cell", *poses, link=HAND, world=sent, **asked)
     assert found.collision_names == (*cell.body_spheres.links, "rod", "camera", *OBJECTS, "rock")
     np.testing.assert_array_equal(found.clearance_m, expected.clearance)
+    np.testing.assert_array_equal(found.world_clearance_m, expected.world_clearance)
     np.testing.assert_array_equal(found.closest, expected.closest)
     np.testing.assert_array_equal(np.asarray(found.joint_q, np.float32), expected.joint_q)
     among = cell.collision(expected.joint_q, world).clearance
