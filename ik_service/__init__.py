@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ik_service.ik_solver import IKSolver
     from ik_service.motion.result import PathResult
     from ik_service.robots import RobotModel, builtin_robot_names, load_robot
+    from ik_service.solver.candidates import CandidateResult
     from ik_service.solver.given.options import SolverOptions
     from ik_service.solver.given.targets import Target
     from ik_service.solver.lm.status import IKStatus
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "CandidateResult",
     "EngineError",
     "IKResult",
     "IKSolver",
@@ -39,6 +41,7 @@ _HOMES = {
     "ik_service.robots": ("RobotModel", "builtin_robot_names", "load_robot"),
     "ik_service.ik_solver": ("IKSolver",),
     "ik_service.motion.result": ("PathResult",),
+    "ik_service.solver.candidates": ("CandidateResult",),
     "ik_service.solver.given.options": ("SolverOptions",),
     "ik_service.solver.given.targets": ("Target",),
     "ik_service.solver.result": ("IKResult",),

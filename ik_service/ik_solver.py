@@ -16,15 +16,15 @@ from ik_service.motion.result import RateLimits
 from ik_service.motion.waypoints import WayCheck, Waypoints
 from ik_service.robots import RobotModel
 from ik_service.solver.answer_derivatives import linearised, with_derivatives
+from ik_service.solver.candidate_solving import CandidateSolving
 from ik_service.solver.construction import SolverSetup, check_construction, resolve_device
 from ik_service.solver.derivatives.linearisation import Linearisation
 from ik_service.solver.device_solver import DeviceSolver
 from ik_service.solver.given.arrays import host_array
-from ik_service.solver.given.asked_limits import read_limits
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.reading import check_one_line, raise_fault, read_enabled, read_start, read_targets
-from ik_service.solver.given.targets import Target, of_one_solve
+from ik_service.solver.given.targets import Target
 from ik_service.solver.given.worlds import CheckedWorlds, read_worlds
 from ik_service.solver.recorded_launches import RecordedLaunches
 from ik_service.solver.recording import USES_MIN
@@ -34,7 +34,7 @@ from ik_service.solver.verdict.advice import IslandReport
 from objectives import IKObjective
 
 
-class IKSolver:
+class IKSolver(CandidateSolving):
     """Solves batches of inverse-kinematics problems of one robot. Not thread-safe; the robot may be shared.
 
     Args:
@@ -163,20 +163,14 @@ class IKSolver:
             EngineError: The compiled engine cannot hold an island of this problem.
             KernelCacheError: Compiled kernels can be neither read nor kept.
         """
-        chosen, robot = self.options if options is None else self.options.of_solve(options), self.robot
-        batch = read_targets(self._core.targets.all, positions, orientations_xyzw, problem_count, wxyz=self.wxyz)
-        targets = of_one_solve(self._core.targets.all, robot, offset, row_weights, tolerance)
-        count, start, limits = batch.problem_count, initial_joint_q, None
-        if start is not None:
-            start = read_start(robot, self._order, "initial_joint_q", start, count)
-        enabled = read_enabled(robot.constraint_names, constraint_enabled, count)
-        worlds = read_worlds(robot, chosen, world, world_index, object_enabled, attached, count)
-        if joint_limits is not None or frozen is not None or max_change is not None:
-            limits = read_limits(robot, self._order, chosen, start, count, joint_limits, frozen, max_change)
-        batch = batch._replace(start=start, enabled=enabled, worlds=worlds, limits=limits, targets=targets)
+        chosen = self.options if options is None else self.options.of_solve(options)
+        poses, data = (positions, orientations_xyzw, problem_count), (offset, row_weights, tolerance)
+        obstacles, limits = (world, world_index, object_enabled, attached), (joint_limits, frozen, max_change)
+        batch = self._read(chosen, poses, data, initial_joint_q, constraint_enabled, obstacles, limits)
         result = self._solves.solve(self._head, batch, chosen)
         if result is None:
-            raise_fault(robot, self._order, self.targets, (positions, orientations_xyzw, initial_joint_q, count))
+            given = positions, orientations_xyzw, initial_joint_q, problem_count
+            raise_fault(self.robot, self._order, self.targets, given)
         return result if chosen.sensitivity is None else with_derivatives(result, self._linearised(result, batch))
 
     def solve_batch(self, batch: Batch, options: SolverOptions) -> IKResult:

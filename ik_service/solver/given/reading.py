@@ -98,12 +98,14 @@ def check_lines(objectives: Sequence[Any], targets: Sequence[Target], problem_co
                 raise InputError(f"Target '{target.link}': {name} has {lines} lines for {problem_count} problems.")
 
 
-def check_one_line(objectives: Sequence[Any], targets: Sequence[Target]) -> None:
+def check_one_line(
+    objectives: Sequence[Any], targets: Sequence[Target], where: str = "on a path", lines: str = "waypoints"
+) -> None:
     """Check that no data is per problem; InputError otherwise. `targets` are the targets with lines per problem."""
     many = [type(objective).__name__ for objective in objectives if has_lines_per_problem(objective)]
     many += [f"Target '{target.link}'" for target in targets]
     if many:
-        raise InputError(f"{many[0]} has data per problem. Allowed on a path: one line for all waypoints.")
+        raise InputError(f"{many[0]} has data per problem. Allowed {where}: one line for all {lines}.")
 
 
 def has_lines_per_problem(objective: Any) -> bool:

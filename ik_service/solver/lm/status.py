@@ -18,6 +18,7 @@ class IKStatus(IntEnum):
     LOOP_OPEN = 6
     BLOCKED_BY_COLLISION = 7
     UNREACHABLE = 8
+    NO_CANDIDATE = 9
 
     @property
     def word(self) -> str:
@@ -60,6 +61,7 @@ _ADVICE = {
     "the margin: see the closest pair, allow more seeds, or move the target or the object.",
     IKStatus.UNREACHABLE: "Proven to be out of reach: no configuration within the joint limits comes within the "
     "tolerances. Check frame and units, or move the pose.",
+    IKStatus.NO_CANDIDATE: "The group has no candidates: give it some, or leave its number out.",
 }
 _ADVICE_WITHOUT_TARGETS = {
     IKStatus.CONVERGED: "The objectives are at a minimum, or at zero.",
@@ -82,4 +84,5 @@ _MOVEIT_ERROR_CODES = {
     IKStatus.LOOP_OPEN: _NO_IK_SOLUTION,
     IKStatus.BLOCKED_BY_COLLISION: _GOAL_IN_COLLISION,
     IKStatus.UNREACHABLE: _NO_IK_SOLUTION,
+    IKStatus.NO_CANDIDATE: _NO_IK_SOLUTION,
 }

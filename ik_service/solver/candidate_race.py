@@ -1,0 +1,222 @@
+"""The search for the best candidate of each group.
+
+    candidates in the race, all or in turn -> solves with few seeds, within the room that the best answer leaves
+    -> values -> the best answer with a free second pose -> fewer candidates, more seeds
+
+The best answer so far narrows the limits of joints ("nearest") or widens the margin ("clearance"), so that most
+candidates that cannot win are proven to be out of reach or blocked. Equal values go to the lowest index. Candidates of
+a stage do not know of each other, so answers do not depend on their order, on other groups or on threads.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.mechanism.caller_order import CallerOrder
+from ik_service.mechanism.transforms import Float64Array
+from ik_service.solver.candidate_values import CandidateValues, Rows, limits_near
+from ik_service.solver.candidates import (
+    BLOCKED,
+    FATES,
+    NOT_NEEDED,
+    NOT_REACHED,
+    PROVEN_BLOCKED,
+    PROVEN_UNREACHABLE,
+    SOLVED,
+    CandidateResult,
+    Choice,
+    Via,
+)
+from ik_service.solver.given.batch import Batch
+from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.lm.status import IKStatus
+from ik_service.solver.result import IKResult
+
+STAGES = (1, 4, 16, 64, 256)  # seeds of the stages
+# solutions of a candidate, by stage, to choose among by manipulability or distance from limits, and their difference
+SOLUTIONS = {2: (8, 0.1), 3: (64, 0.02)}
+FIRST_CHUNK = 16  # candidates of a group in the first chunk of a stage; each further chunk has twice as many
+KEPT_SHARE = 0.1  # of the candidates of a group that a stage leaves in the race
+KEPT_LEAST = (64, 64, 16, 4, 4)  # candidates that each stage leaves at least
+VIA_CHUNK, VIA_SEEDS = 8, 16  # candidates of a group whose second pose is tried at once, and seeds of each
+TOOL_CONTACT = 4  # proof of a blocked target
+HOPE = np.array([0, 4, 4, 4, 5, 1, 3, 6, 2, 0], np.int8)  # how near a status is to success, by code
+
+
+class CandidateRace:
+    """Candidates, the best answer of each group so far, and what is known of each candidate."""
+
+    def __init__(
+        self,
+        # gives answers in the robot's own order of coordinates; None for a faulty number
+        solve: Callable[[Batch, SolverOptions], IKResult | None],
+        batch: Batch,
+        options: SolverOptions,
+        choice: Choice,
+        values: CandidateValues,
+    ) -> None:
+        self._solve, self._batch, self._choice, self._values = solve, batch, choice, values
+        self._options = replace(options, solutions=1, best_of=None, want="success")
+        self._robot, self._criterion = values.robot, choice.criterion
+        self._group, groups, self._cost = choice.groups
+        dtype = np.float64 if options.precision == "float64" else np.float32
+        self._best = np.full(groups, np.inf)
+        self._candidate = np.full(groups, -1, np.int32)
+        self._joint_q = np.full((groups, self._robot.joint_coord_count), np.nan, dtype)
+        self._via_joint_q = self._joint_q.copy()
+        self._status = np.full(groups, IKStatus.NO_CANDIDATE, np.int8)
+        self._fate = np.full(batch.problem_count, NOT_NEEDED, np.int8)
+        # order in which candidates stay in the race; -infinity for all that stay, infinity for all that go
+        self._place = np.full(batch.problem_count, -np.inf)
+        self._is_near = np.ones(batch.problem_count, bool)  # whether to go on, if the group has an answer
+
+    def result(self, order: CallerOrder) -> CandidateResult | None:
+        """Return the best candidate of each group; None for a faulty number."""
+        most, choice = self._options.seeds, self._choice
+        stages = [seeds for seeds in STAGES if most is None or seeds < most] + ([] if most is None else [most])
+        in_turn = self._criterion == "first" or choice.good_enough is not None
+        for stage, seeds in enumerate(stages):
+            rows = self._in_race()
+            for chunk in self._chunks(rows) if in_turn else [rows]:
+                for own, batch, options in self._solves(chunk, stage, replace(self._options, seeds=seeds)):
+                    if len(own) and not self._judge(own, batch, options, stage):
+                        return None
+            self._leave_behind(rows, stage)
+        groups, fates = len(self._best), len(FATES)
+        counts = np.bincount(self._group * fates + self._fate, minlength=groups * fates).reshape(groups, fates)
+        found = self._candidate >= 0
+        return CandidateResult(
+            self._candidate,
+            order.coordinates_of(self._joint_q),
+            np.where(found, self._best, np.nan),
+            np.where(found, np.int8(IKStatus.CONVERGED), self._status),
+            counts.astype(np.int32),
+            order.coordinate_names,
+            None if choice.via is None else order.coordinates_of(self._via_joint_q),
+        )
+
+    def _in_race(self) -> Rows:
+        """Return the candidates of a stage, by ascending group, cost and index."""
+        proven = (self._fate == PROVEN_UNREACHABLE) | (self._fate == PROVEN_BLOCKED)
+        wanted = np.isinf(self._best)[self._group] | self._is_near
+        rows = np.flatnonzero(wanted & ~proven & self._can_win())
+        return rows[np.lexsort((rows, self._cost[rows], self._group[rows]))]
+
+    def _can_win(self) -> NDArray[np.bool_]:
+        """Return the mask of candidates that may be better than the best of a group that is not done."""
+        best, enough = self._best[self._group], self._choice.good_enough
+        found = best > (-np.inf if enough is None else enough)
+        return found & (self._cost < best) if self._values.are_positive else found
+
+    def _chunks(self, rows: Rows) -> Iterator[Rows]:
+        """Yield candidates in turn, of groups that are not done, twice as many each time."""
+        place, size, begin = _place_in_group(self._group[rows]), FIRST_CHUNK, 0
+        while len(rows):
+            yield rows[place < begin + size]
+            left = (place >= begin + size) & self._can_win()[rows]
+            rows, place = rows[left], place[left]
+            begin, size = begin + size, 2 * size
+
+    def _solves(self, rows: Rows, stage: int, options: SolverOptions) -> Iterator[tuple[Rows, Batch, SolverOptions]]:
+        """Yield the solves of a stage: candidates, their problems and options."""
+        group, room = self._group[rows], self._best[self._group[rows]] - self._cost[rows]
+        if stage > 0 and self._criterion == "nearest":
+            limits, is_open = limits_near(self._robot, self._batch.limits, rows, self._values.starts(rows), room)
+            rows = rows[is_open]
+            yield rows, self._batch.part(rows)._replace(limits=limits), replace(options, best_of="nearest")
+        elif stage > 0 and self._criterion == "clearance":
+            for one in np.unique(group):  # a solve has one margin
+                own, least = rows[group == one], -float(room[group == one].max())
+                margin = max(options.margin, least)
+                yield own, self._batch.part(own), replace(options, best_of="clearance", margin=margin)
+        else:
+            single = options.precision == "float64" or options.repair or bool(self._robot.constraint_names)
+            if stage in SOLUTIONS and self._criterion in ("manipulability", "limit_margin") and not single:
+                is_solved = self._fate[rows] == SOLVED
+                own, rows = rows[is_solved], rows[~is_solved]
+                number, difference = SOLUTIONS[stage]
+                several = replace(self._options, solutions=number, solution_difference=difference)
+                yield own, self._batch.part(own), several
+            yield rows, self._batch.part(rows), options
+
+    def _judge(self, rows: Rows, batch: Batch, options: SolverOptions, stage: int) -> bool:
+        """Solve candidates, note what is known of them, keep the best of each group; return whether all is sound."""
+        result = self._solve(batch, options)
+        if result is None:
+            return False
+        joint_q, value = self._values.of(rows, result)
+        value = np.where(result.success, value + self._cost[rows], np.inf)
+        self._note_fates(rows, result, is_narrowed=stage > 0 and self._criterion in ("nearest", "clearance"))
+        better = value < self._best[self._group[rows]]
+        if not self._keep(rows[better], joint_q[better], value[better]):
+            return False
+        best = self._best[self._group[rows]]
+        self._place[rows] = self._values.places(result, value, best, self._cost[rows], stage)
+        return True
+
+    def _note_fates(self, rows: Rows, result: IKResult, *, is_narrowed: bool) -> None:
+        """Note the fates of candidates, and the status of groups without an answer."""
+        fate, group = np.full(len(rows), NOT_REACHED, np.int8), self._group[rows]
+        fate[result.proof > 0] = PROVEN_UNREACHABLE
+        fate[result.status == IKStatus.BLOCKED_BY_COLLISION] = BLOCKED
+        fate[result.proof == TOOL_CONTACT] = PROVEN_BLOCKED
+        fate[result.success] = SOLVED
+        told = result.success | (self._fate[rows] != SOLVED)
+        if is_narrowed:  # by the best answer of the group: only a success says more than was known before
+            told &= result.success | np.isinf(self._best[group])
+        self._fate[rows[told]] = fate[told]
+        for code in np.unique(result.status[told & ~result.success]):
+            groups = group[told & (result.status == code)]
+            self._status[groups[HOPE[code] > HOPE[self._status[groups]]]] = code
+
+    def _keep(self, rows: Rows, joint_q: NDArray[Any], value: Float64Array) -> bool:
+        """Keep the best of answers, all better than their group's best, and with `via` those with a second pose."""
+        ordered = np.lexsort((rows, value, self._group[rows]))
+        rows, joint_q, value = rows[ordered], joint_q[ordered], value[ordered]
+        group, via, begin, size = self._group[rows], self._choice.via, 0, VIA_CHUNK
+        place = _place_in_group(group)
+        while len(rows):
+            now = np.flatnonzero(place < begin + size)
+            second = joint_q[now]
+            if via is not None:
+                found = self._second_poses(via, rows[now], joint_q[now])
+                if found is None:
+                    return False
+                self._status[group[now[~found.success]]] = found.status[~found.success]
+                now, second = now[found.success], found.joint_q[found.success]
+            own, first = np.unique(group[now], return_index=True)
+            best = now[first]
+            self._best[own], self._candidate[own], self._joint_q[own] = value[best], rows[best], joint_q[best]
+            self._via_joint_q[own] = second[first]
+            left = (place >= begin + size) & ~np.isin(group, own)
+            rows, joint_q, value, group, place = rows[left], joint_q[left], value[left], group[left], place[left]
+            begin, size = begin + size, 2 * size
+        return True
+
+    def _second_poses(self, via: Via, rows: Rows, joint_q: NDArray[Any]) -> IKResult | None:
+        """Solve for the second poses from answers, with bounded changes of joints."""
+        most = np.full(len(rows), via.max_change)
+        limits, _ = limits_near(self._robot, self._batch.limits, rows, joint_q, most)  # answers are within limits
+        positions, orientations = via.batch.positions, via.batch.orientations_xyzw
+        poses = self._batch._replace(positions=positions, orientations_xyzw=orientations, start=None)
+        part = poses.part(rows)._replace(start=joint_q, limits=limits)
+        return self._solve(part, replace(self._options, seeds=VIA_SEEDS))
+
+    def _leave_behind(self, rows: Rows, stage: int) -> None:
+        """Keep the best candidates of a stage in the race, a share of each group."""
+        if self._criterion == "first" or not len(rows):
+            return
+        ranked = rows[np.isfinite(self._place[rows])]
+        ordered = ranked[np.lexsort((ranked, self._place[ranked], self._group[ranked]))]
+        group = self._group[ordered]
+        kept = np.maximum(KEPT_LEAST[min(stage, len(KEPT_LEAST) - 1)], KEPT_SHARE * np.bincount(group)[group])
+        self._is_near[rows] = np.isneginf(self._place[rows])
+        self._is_near[ordered[_place_in_group(group) < kept]] = True
+
+
+def _place_in_group(group: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the place of each line within its group; lines are sorted by group."""
+    return np.arange(len(group)) - np.searchsorted(group, group)

@@ -1,0 +1,139 @@
+"""Values of solved candidates by each criterion, and the order in which candidates stay in the race."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.kinematics.manipulability import Motion
+from ik_service.mechanism.transforms import Float64Array
+from ik_service.robots import RobotModel
+from ik_service.solver.candidates import Criterion
+from ik_service.solver.given.asked_limits import AskedLimits
+from ik_service.solver.given.batch import Batch
+from ik_service.solver.given.targets import Target, rows_of
+from ik_service.solver.lm.status import IKStatus
+from ik_service.solver.result import IKResult
+
+FAR = 1.35  # times the best value: a first answer further off is taken to stay far off
+UNSOLVED_STAGES = 2  # stages after which candidates without an answer leave the race
+
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class CandidateValues:
+    """The values of one criterion; lower is better."""
+
+    robot: RobotModel
+    targets: tuple[Target, ...]
+    batch: Batch
+    criterion: Criterion
+
+    @property
+    def are_positive(self) -> bool:
+        """Return whether no value is below 0, so that the cost of a candidate bounds its value."""
+        return self.criterion in ("first", "nearest")
+
+    def starts(self, rows: Rows) -> NDArray[Any]:
+        """Return the given starts of candidates, [n, coordinates]."""
+        start = self.batch.start
+        assert start is not None  # the criterion has been checked
+        return np.broadcast_to(start, (len(rows), start.shape[-1])) if start.ndim == 1 else start[rows]
+
+    def of(self, rows: Rows, result: IKResult) -> tuple[NDArray[Any], Float64Array]:
+        """Return configurations [n, coordinates] and values [n]: of several solutions the best; without cost."""
+        joint_q = result.joint_q[:, None] if result.solutions is None else result.solutions
+        if self.criterion == "first":
+            value = np.zeros(joint_q.shape[:2])
+        elif self.criterion == "nearest":
+            value = largest_change(self.robot, self.starts(rows)[:, None], joint_q)
+        elif self.criterion == "clearance":
+            assert result.clearance is not None  # the criterion has been checked
+            value = -result.clearance[:, None]
+        elif self.criterion == "limit_margin":
+            value = -self._limit_margins(rows, joint_q)
+        else:
+            lines, place = np.nonzero(np.isfinite(joint_q).all(axis=2) & result.success[:, None])
+            value = np.full(joint_q.shape[:2], np.inf)
+            value[lines, place] = -self._manipulability(rows[lines], joint_q[lines, place])
+        value = np.where(np.isnan(value), np.inf, value)
+        lines, best = np.arange(len(rows)), value.argmin(axis=1)
+        return joint_q[lines, best], value[lines, best]
+
+    def places(
+        self, result: IKResult, value: Float64Array, best: Float64Array, cost: Float64Array, stage: int
+    ) -> Float64Array:
+        """Return the order in which candidates stay in the race, [n]; see `_State` of the race.
+
+        Args:
+            result: Answers of the stage.
+            value: Values with cost, infinity without success.
+            best: The best value of each candidate's group.
+            cost: Costs of the candidates.
+            stage: Index of the stage.
+        """
+        blocked = result.status == IKStatus.BLOCKED_BY_COLLISION
+        if self.criterion == "nearest" and stage == 0:
+            return np.where(result.success & (value > FAR * best), value, -np.inf)
+        if self.criterion == "nearest":  # within narrow limits: by how nearly targets are met
+            met = -np.inf if stage < UNSOLVED_STAGES else -1.0
+            return np.where(result.success | blocked, met, np.nan_to_num(result.cost, nan=np.inf))
+        place = np.where(result.success, value, -np.inf if stage < UNSOLVED_STAGES else np.inf)
+        if self.criterion == "clearance" and result.clearance is not None:
+            place = np.where(blocked, cost - result.clearance, place)
+        return place
+
+    def _manipulability(self, rows: Rows, joint_q: NDArray[Any]) -> Float64Array:
+        """Return the manipulability of configurations [n, coordinates], the least of all targets, [n]."""
+        found, batch = np.full(len(rows), np.inf), self.batch
+        for target, position, orientation in zip(self.targets, batch.positions, batch.orientations_xyzw, strict=True):
+            if position is not None or orientation is not None:
+                motion: Motion = "pose"
+                if position is None or orientation is None:
+                    motion = "orientation" if position is None else "position"
+                offset = rows_of(target.offset, rows)
+                found = np.fmin(found, self.robot.manipulability(joint_q, target.link, motion, offset))
+        return found
+
+    def _limit_margins(self, rows: Rows, joint_q: NDArray[Any]) -> Float64Array:
+        """Return least distances of active joints from their limits [rad or m], [n, solutions]; infinity without."""
+        robot, limits = self.robot, self.batch.limits
+        lower, upper = robot.active_limit_lower[None], robot.active_limit_upper[None]
+        if limits is not None:
+            lower, upper, _ = limits.part(rows)
+        columns = robot.dof_coordinate[robot.active_dof]
+        q = joint_q[..., np.maximum(columns, 0)].astype(np.float64)
+        room = np.minimum(q - lower[:, None], upper[:, None] - q)
+        return np.asarray(np.where(columns >= 0, room, np.inf).min(axis=-1, initial=np.inf))
+
+
+def largest_change(robot: RobotModel, start: NDArray[Any], joint_q: NDArray[Any]) -> Float64Array:
+    """Return the largest change of an active joint [m or rad], whole turns counted, of configurations [..., q]."""
+    columns = robot.dof_coordinate[robot.active_dof]
+    columns = columns[columns >= 0]
+    found = np.abs(joint_q[..., columns].astype(np.float64) - start[..., columns]).max(axis=-1, initial=0.0)
+    for first in robot.quaternion_starts.values():
+        own = slice(first, first + 4)
+        dot = np.abs((joint_q[..., own].astype(np.float64) * start[..., own]).sum(axis=-1))
+        found = np.maximum(found, 2.0 * np.arccos(np.minimum(dot, 1.0)))
+    return np.asarray(found)
+
+
+def limits_near(
+    robot: RobotModel, limits: AskedLimits | None, rows: Rows, start: NDArray[Any], most: Float64Array
+) -> tuple[AskedLimits, NDArray[np.bool_]]:
+    """Return limits within changes `most` [n] of starts [n, coordinates], and the mask of lines with room between.
+
+    The limits are for the lines with room alone; `limits` are those of all candidates, None for the robot's.
+    """
+    if limits is None:
+        frozen = np.zeros((1, robot.active_dof_count), bool)
+        limits = AskedLimits(robot.active_limit_lower[None], robot.active_limit_upper[None], frozen)
+    limits, columns = limits.part(rows), robot.dof_coordinate[robot.active_dof]
+    start = start[:, np.maximum(columns, 0)].astype(np.float64)
+    change = np.where(columns >= 0, most[:, None], np.inf)  # rotations of ball and floating joints have no limits
+    lower, upper = np.maximum(limits.lower, start - change), np.minimum(limits.upper, start + change)
+    is_open = (lower <= upper).all(axis=1)
+    return AskedLimits(lower[is_open], upper[is_open], np.broadcast_to(limits.frozen, lower.shape)[is_open]), is_open
