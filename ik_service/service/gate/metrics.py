@@ -25,7 +25,7 @@ from ik_service.kernels.kernel_loading import loaded_modules
 from ik_service.robots import RobotModel
 from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.errors import RefusalReason
-from ik_service.service.queue.solve_request import BatchShare, PoolObserver, QueuedRequest
+from ik_service.service.queue.solve_request import Answers, BatchShare, PoolObserver, QueuedRequest
 from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.result import IKResult
 
@@ -172,13 +172,14 @@ class ServiceMetrics(PoolObserver):
         """Count an answered request."""
         self.open_requests -= 1
         method = scope.get("method", "WEBSOCKET")
-        route = SOLVE_ROUTE if is_unread else getattr(scope.get("route"), "path", "(none)")
+        unread = f"{SOLVE_ROUTE}_any" if scope.get("path", "").endswith("_any") else SOLVE_ROUTE
+        route = unread if is_unread else getattr(scope.get("route"), "path", "(none)")
         self._labelled(self._requests, method if method in _METHODS else "(other)", route, status).inc()
         self._labelled(self._request_time, route).observe(seconds)
 
     # ------------------------------------------------------------------ of the pool
-    def solved(self, robot: RobotModel, shares: Sequence[BatchShare], result: IKResult, seconds: float) -> None:
-        """Count a batch: for each robot its problems and the time of the whole batch."""
+    def solved(self, robot: RobotModel, shares: Sequence[BatchShare], result: Answers, seconds: float) -> None:
+        """Count a batch: for each robot its problems, of a choice its groups, and the time of the whole batch."""
         started_at, row = time.monotonic() - seconds, 0
         rows: dict[str, list[slice]] = {}
         for share in shares:
@@ -190,11 +191,13 @@ class ServiceMetrics(PoolObserver):
         for name, own in rows.items():
             self._labelled(self._batches, name).observe(sum(each.stop - each.start for each in own))
             self._labelled(self._solve_time, name).observe(seconds)
-            for word, count in zip(STATUS_WORDS, _counts(result.status, own, len(STATUS_WORDS)), strict=True):
+            judged = own if isinstance(result, IKResult) else [slice(None)]
+            for word, count in zip(STATUS_WORDS, _counts(result.status, judged, len(STATUS_WORDS)), strict=True):
                 counter = self._labelled(self._problems, name, word)  # counters of all statuses are there
                 if count:
                     counter.inc(count)
-            for islands, count in enumerate(_counts(result.islands.nisland, own)):
+            found = _counts(result.islands.nisland, own) if isinstance(result, IKResult) else []
+            for islands, count in enumerate(found):
                 if count:
                     self._islands.labels(name).observe_many(islands, count)
 

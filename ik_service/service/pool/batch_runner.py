@@ -14,6 +14,7 @@ from ik_service.service.queue.batch_size import BatchSizer
 from ik_service.service.queue.errors import CompileFailedError, ExpiredError, SolverLostError
 from ik_service.service.queue.fair_queue import FairQueue
 from ik_service.service.queue.solve_request import BatchShare, PoolObserver, QueuedRequest, notify
+from ik_service.solver.result import IKResult
 from objectives.errors import InputError
 
 _logger = logging.getLogger(__name__)
@@ -96,7 +97,9 @@ class BatchRunner:
             for share in shares:
                 self._fail(share.queued, error)
             return
-        if result.engine == "staged" and result.device == "cpu":  # a GPU tries many problems side by side
+        if (
+            isinstance(result, IKResult) and result.engine == "staged" and result.device == "cpu"
+        ):  # a GPU tries many problems side by side
             effort = staged_effort(robot, shares[0].queued.request.options)
             self._batch_sizer.bound(shares[0].queued.key, max(1, int(EFFORT_MOST / effort)))
         ended_at, row = time.monotonic(), 0

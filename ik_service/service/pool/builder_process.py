@@ -127,7 +127,8 @@ def fill_cache(
     """
     with captured_output() as compiler_output:
         try:
-            need_kernels(robot, sample, device)
+            for one in sample.solves:
+                need_kernels(robot, one, device)
         except KernelBuildError as error:
             fault: Exception | None = error
         except (KernelCacheError, OSError) as error:

@@ -110,7 +110,7 @@ class KernelBuilder:
         the owners of requests waiting for the kernels. Both are called from any thread.
         """
         mark = mark_of(robot, request, self._device)
-        if mark.exists():
+        if mark.exists() or all(mark_of(robot, one, self._device).exists() for one in request.solves):
             on_end(BuildEnd.COMPILED)
             return
         build = Build(robot, request.sample(), mark, owner, on_end, owners)

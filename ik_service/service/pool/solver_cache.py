@@ -16,7 +16,7 @@ from ik_service.ik_solver import IKSolver
 from ik_service.kernels.device_lock import is_lost
 from ik_service.robots import RobotModel
 from ik_service.service.queue.objective_data import joined_lines
-from ik_service.service.queue.solve_request import Progress, SolveRequest
+from ik_service.service.queue.solve_request import Answers, Progress, SolveRequest
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.targets import DATA
@@ -76,20 +76,22 @@ class SolverCache:
         for begin in range(0, request.problem_count, PART_SIZE):
             rows = slice(begin, min(begin + PART_SIZE, request.problem_count))
             count = rows.stop - rows.start
-            parts.append((self.solve_together(robot, [request.part(rows)]), slice(0, count)))
+            result = self.solve_together(robot, [request.part(rows)])
+            assert isinstance(result, IKResult)  # the request has no choice
+            parts.append((result, slice(0, count)))
             if progress is not None:
                 progress(count)
         return parts[0][0] if len(parts) == 1 else join_results(parts)
 
-    def solve_together(self, robot: RobotModel, requests: Sequence[SolveRequest], owner: str | None = None) -> IKResult:
-        """Solve requests with equal `batch_key` in one batch; the problems are in the order of the requests.
+    def solve_together(self, robot: RobotModel, requests: Sequence[SolveRequest], owner: str | None = None) -> Answers:
+        """Solve requests with equal `batch_key` in one batch, in the order of the requests, or choose among candidates.
 
         InputError if the solver refuses a value; EngineError if no engine supports this problem.
         """
         first = requests[0]
         cached = self._cached(robot, first, owner)
         if cached.solver.engine == "staged":
-            self._require_bounded(robot, first.options)
+            self._require_bounded(robot, first.options, 1 if first.choice is None else first.problem_count)
         counts = [request.batch.problem_count for request in requests]
         for k, target in enumerate(first.targets):
             if given := [name for name in DATA if getattr(target, name) is not None]:
@@ -99,23 +101,26 @@ class SolverCache:
         for k, objective in enumerate(cached.objectives):
             for name in first.objectives[k].data:
                 columns = [request.objectives[k].data[name] for request in requests]
-                objective.set_data(name, joined_lines(columns, counts))
+                objective.set_data(name, columns[0] if first.choice is not None else joined_lines(columns, counts))
         if len(requests) == 1:
             around = None, first.object_enabled, first.attached, counts[0]
             batch, worlds = first.batch, read_worlds(robot, first.options, first.world, *around)
         else:
             batch = Batch.joined([request.batch for request in requests])
             worlds = _joined_worlds(robot, requests, counts)
-        result = cached.solver.solve_batch(batch._replace(worlds=worlds), first.options)
+        batch = batch._replace(worlds=worlds)
+        if first.choice is not None:
+            return cached.solver.solve_any_batch(batch, first.options, first.choice)
+        result = cached.solver.solve_batch(batch, first.options)
         return _labelled(result, first, cached) if cached.objectives else result
 
-    def _require_bounded(self, robot: RobotModel, options: SolverOptions) -> None:
+    def _require_bounded(self, robot: RobotModel, options: SolverOptions, at_once: int) -> None:
         seeds, iterations, dofs = options.seed_count, options.max_iterations, robot.active_dof_count
-        if staged_effort(robot, options) > self._effort_most:
+        if at_once * staged_effort(robot, options) > self._effort_most:
             raise InputError(
                 f"Robot '{robot.name}' with {dofs} DOFs is solved without generated code. {seeds} seeds of "
                 f"{iterations} iterations are {seeds * iterations} iterations per problem, which would hold up "
-                f"everybody. Allowed: seeds times max_iterations up to {int(self._effort_most / dofs**3)}."
+                f"everybody. Allowed: seeds times max_iterations up to {int(self._effort_most / dofs**3 / at_once)}."
             )
 
     def _cached(self, robot: RobotModel, request: SolveRequest, owner: str | None) -> CachedSolver:

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from ik_service.robots import RobotModel
 from ik_service.service.queue.errors import CompilingError, ExpiredError, RefusalReason
 from ik_service.service.queue.fair_cap import Owner
 from ik_service.service.queue.objective_data import ROW_WEIGHTS, ObjectiveData, patterns_on
+from ik_service.solver.candidates import CandidateResult, Choice
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.targets import DATA, Target, part_of, rows_of
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 Float64Array = NDArray[np.float64]
 Engine = Literal["auto", "compiled", "staged"]
+Answers: TypeAlias = IKResult | CandidateResult  # of the problems of a batch, or the choice among them
 _GIVEN_ROWS = {given: np.repeat(given, 3)[None] for given in product((False, True), repeat=2)}
 """Given rows of a target, bool [1, 6], by whether positions and orientations are given."""
 _ALL_ENABLED = np.ones((1, 0), bool)
@@ -65,6 +67,7 @@ class SolveRequest:
     attached: Mapping[str, AttachedObject] = field(default_factory=dict)  # objects attached to links, by name
     engine: Engine = "auto"  # engine of the solve, as for `IKSolver`
     islands: bool = True  # whether trees without common rows are solved independently
+    choice: Choice | None = None  # choice among the problems, which are candidates then; None solves each
 
     @property
     def problem_count(self) -> int:
@@ -105,6 +108,7 @@ class SolveRequest:
         """Batch key: requests with the same key can share a batch; None if this request must be solved alone.
 
         Requests with the same key use one solver, have the same active rows in all problems and have equal options.
+        Choices among candidates share a key for the time of their problems, but no batch.
         """
         if math.prod(map(len, self._rows_on)) > 1:
             return None
@@ -113,11 +117,14 @@ class SolveRequest:
         arrays = (*batch.positions, *batch.orientations_xyzw, batch.start, batch.limits, self.world)
         given = tuple(one is not None for one in arrays)
         held = tuple((name, one.content) for name, one in self.attached.items())
-        return (self.structure, on, given, self.options, held)
+        chosen = None if self.choice is None else (self.choice.criterion, self.choice.via is None)
+        return (self.structure, on, given, self.options, held, chosen)
 
     @property
     def code_key(self) -> Hashable:
         """Kernel key: requests with the same key need the same kernels on one robot."""
+        if self.choice is not None:
+            return tuple(one.code_key for one in self.solves)
         further = tuple((objective.structure, objective.rows_on.tobytes()) for objective in self.objectives)
         options, extras = self.options, "none"
         if options.precision == "float64":
@@ -132,6 +139,21 @@ class SolveRequest:
         )
         made_with = (self.engine, self.islands, options.candidates)
         return (own, further, self._rows_on[-1].tobytes(), extras, collision, derived, made_with)
+
+    @property
+    def solves(self) -> "list[Self]":
+        """Requests with all kernels of this request: itself, or the kinds of solves of a choice."""
+        if self.choice is None:
+            return [self]
+        plain, via = replace(self, choice=None), self.choice.via
+        found = [plain]
+        if self.choice.criterion != "first":  # `best_of` and `solutions` have the same kernels
+            found.append(replace(plain, options=replace(plain.options, best_of="nearest")))
+        if via is not None:
+            second = via.batch.part(slice(self.problem_count))  # a sample has fewer problems
+            poses = second.positions, second.orientations_xyzw
+            found.append(replace(plain, batch=self.batch._replace(positions=poses[0], orientations_xyzw=poses[1])))
+        return found
 
     def collision_names(self, robot: RobotModel) -> tuple[str, ...]:
         """Return the names for the indices in column `closest`.
@@ -176,7 +198,7 @@ class SolveRequest:
 class TimedResult(NamedTuple):
     """Result of a request, with times."""
 
-    result: IKResult  # in the order of the problems
+    result: Any  # IKResult in the order of the problems, or the CandidateResult of a choice
     queue_ms: float  # waiting time before the request's first batch [ms]
     solve_ms: float  # time from the start of the request's first batch to the end of its last batch [ms]
 
@@ -217,7 +239,7 @@ class QueuedRequest:
         self.is_small = True  # whether the whole request fits into a batch
         self.is_compiled = False  # whether the kernels for the request are known to be compiled
         self._started_at = queued_at
-        self._parts: list[tuple[IKResult, slice]] = []
+        self._parts: list[tuple[Any, slice]] = []
 
     @cached_property
     def code_key(self) -> Hashable:
@@ -250,14 +272,15 @@ class QueuedRequest:
             retry_s,
         )
 
-    def keep(self, result: IKResult, rows: slice, started_at: float, ended_at: float) -> None:
+    def keep(self, result: Answers, rows: slice, started_at: float, ended_at: float) -> None:
         """Keep the results of the last share, some rows of a batch; after the last problem, set the answer."""
         if not self._parts:
             self._started_at = started_at
         self._parts.append((result, rows))
         if self.remaining == 0:
             queue_ms, solve_ms = 1e3 * (self._started_at - self.queued_at), 1e3 * (ended_at - self._started_at)
-            is_whole = len(self._parts) == 1 and rows == slice(0, len(result.success))  # the batch is this request
+            is_alone = self.request.choice is not None or rows == slice(0, len(result.success))
+            is_whole = len(self._parts) == 1 and is_alone  # the batch is this request
             answer = TimedResult(result if is_whole else join_results(self._parts), queue_ms, solve_ms)
             if not self.future.done() and self.future.set_running_or_notify_cancel():
                 self.future.set_result(answer)
@@ -282,7 +305,7 @@ class BatchShare:
 class PoolObserver:
     """Observer of a pool, called in the pool's threads; the methods of this base class are empty."""
 
-    def solved(self, robot: RobotModel, shares: Sequence[BatchShare], result: IKResult, seconds: float) -> None:
+    def solved(self, robot: RobotModel, shares: Sequence[BatchShare], result: Answers, seconds: float) -> None:
         """A batch is solved."""
 
     def compiled(self, queued: QueuedRequest, seconds: float) -> None:
