@@ -5,7 +5,7 @@ Edges are HTTP, the client, bulk results and files of the command line. There a 
 worst error, and names end in the unit.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -238,6 +238,16 @@ ISLAND_COLUMNS = (
 """The columns of the islands of every problem; on the device their names begin with `island_`."""
 DEVICE_ISLAND_COLUMNS = tuple(column for column in ISLAND_COLUMNS if column.on_device)
 
+_Q = Column(name="joint_q", dtype="precision", axes=("coordinates",), description="Its configuration [rad or m].")
+CHOICE_COLUMNS = (
+    Column(name="candidate", dtype="int32", description="The best of the group; null where none succeeds.", null="-1"),
+    replace(_Q, null="nan"),
+    Column(name="value", dtype="float64", description="By the criterion, with its cost; lower is better.", null="nan"),
+    Column(name="status", dtype="status"),
+    replace(_Q, name="via_joint_q", description="With `via`: the same at the second pose.", null="nan", include="via"),
+)
+"""The columns of a choice among candidates, with a row for every group."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ResultColumns:
@@ -361,7 +371,7 @@ class EdgeColumns:
     world_clearance_m: NDArray[np.float64] | None = None
 
 
-def edge_array(column: Column, result: ResultColumns) -> NDArray[Any]:
+def edge_array(column: Column, result: Any) -> NDArray[Any]:
     """Return a column of a result as an array for edges: the worst over all targets, statuses as uint8."""
     values: NDArray[Any] = getattr(result, column.name)
     if column.is_per_target:

@@ -32,6 +32,8 @@ QUERY_FIELDS_MOST = 64
 
 _END_BYTES = 22  # the record at the end of an archive that has no comment
 _DIRECTORY_BYTES_MOST = MEMBERS_MOST * (46 + 2 * NAME_LENGTH_MOST)
+_WHOLE: dict[object, np.dtype[Any]] = {"int32": np.dtype("<i4"), "int64": np.dtype("<i8")}
+"""Types of an array of whole numbers, besides those of all arrays."""
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 TEXTS = ("link", "include", "disable")  # fields of the query that stay texts, also where they look like numbers
 
@@ -131,9 +133,12 @@ def _read_array(name: str, data: bytes) -> FloatArray:
         shape, fortran_order, dtype = read_header[version](stream, HEADER_BYTES_MOST)
     except Exception as error:  # numpy evaluates the header as Python, which can fail in many ways
         raise MalformedNpzError(f"Member {name[:NAME_LENGTH_MOST]!r} is not an array as numpy writes it.") from error
-    if dtype not in DTYPES.values():
+    allowed = {**DTYPES, **_WHOLE} if name == "group" else DTYPES
+    if dtype not in allowed.values():
         raise faulty_field(
-            f"/{name}", "wrong_type", f"The numbers are of type {str(dtype)[:40]}. Save float32 or float64."
+            f"/{name}",
+            "wrong_type",
+            f"The numbers are of type {str(dtype)[:40]}. Save {' or '.join(map(str, allowed))}.",
         )
     if fortran_order:
         raise faulty_field(

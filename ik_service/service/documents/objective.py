@@ -98,7 +98,7 @@ def _start_configuration(robot: RobotModel, start: FloatArray | None, pointer: s
     if start is None:
         raise faulty_field(pointer, "missing_field", "Give the configuration before, here or in /initial_joint_q.")
     try:
-        return robot.clamp_joint_q(start)
+        return robot.clamp_joint_q(start).reshape(start.shape)
     except InputError as error:
         raise faulty_field("/initial_joint_q", "invalid_value", str(error)) from error
 

@@ -17,6 +17,7 @@ import numpy as np
 from ik_service.result_column import Column
 from ik_service.result_schema import (
     ALWAYS_COLUMNS,
+    CHOICE_COLUMNS,
     EDGE_COLUMNS,
     INCLUDED_COLUMNS,
     ISLAND_COLUMNS,
@@ -28,6 +29,7 @@ from ik_service.service.codecs.codec import Codec, LazyRows
 from ik_service.service.documents.solve_request import DecodedSolve
 from ik_service.service.queue.objective_data import ROW_WEIGHTS
 from ik_service.service.queue.solve_request import SolveRequest, TimedResult
+from ik_service.solver.candidates import FATES, Choice
 from ik_service.solver.given.worlds import is_checked
 from ik_service.solver.lm.status import STATUS_WORDS, IKStatus
 from ik_service.solver.result import IKResult
@@ -81,19 +83,22 @@ def answer_document(
     all islands is -1; otherwise statuses are words, and such a seed is null.
     """
     request, include, count = decoded.request, decoded.include, decoded.request.batch.problem_count
-    result = _with_solutions(answer.result) if "solutions" in include else answer.result
+    result: Any = _with_solutions(answer.result) if "solutions" in include else answer.result
     document: dict[str, Any] = {
         "robot": name,
         "joint_names": robot.joint_names,
         "coordinate_names": robot.coordinate_names,
     }
-    for column in ALWAYS_COLUMNS:
+    for column in ALWAYS_COLUMNS if request.choice is None else _choice_columns(request.choice):
         if column.is_plain:  # the usual case, kept fast for every request
             document[column.edge_name] = getattr(result, column.name)
             continue
         document[column.edge_name] = _entries(column, result, is_binary=is_binary)
         if column.dtype == "status" and is_binary:
             document["status_names"] = STATUS_WORDS
+    if request.choice is not None:
+        counts = dict(zip(FATES, result.counts.T.copy(), strict=True))
+        return document | {"counts": counts, "timing_ms": _timing_ms(answer, arrived_at)}
     if len(request.targets) > 1:
         document["targets"] = _per_target(request, result)
     for column in INCLUDED_COLUMNS:
@@ -115,14 +120,18 @@ def answer_document(
     collision = collision if is_checked(robot, request.options, request.world) else "off"
     resolved = {"engine": result.engine, "seeds": result.seeds, "device": result.device, "collision": collision}
     document["resolved"] = resolved
+    document["timing_ms"] = _timing_ms(answer, arrived_at)
+    return document
+
+
+def _choice_columns(choice: Choice) -> list[Column]:
+    return [column for column in CHOICE_COLUMNS if not column.include or choice.via is not None]
+
+
+def _timing_ms(answer: TimedResult, arrived_at: float | None) -> dict[str, float]:
     waited_ms = answer.queue_ms + answer.solve_ms
     total_ms = waited_ms if arrived_at is None else 1e3 * (time.monotonic() - arrived_at)
-    document["timing_ms"] = {
-        "queue": round(answer.queue_ms, 3),
-        "solve": round(answer.solve_ms, 3),
-        "total": round(total_ms, 3),
-    }
-    return document
+    return {"queue": round(answer.queue_ms, 3), "solve": round(answer.solve_ms, 3), "total": round(total_ms, 3)}
 
 
 def _entries(column: Column, result: IKResult, *, is_binary: bool) -> Any:
@@ -166,11 +175,21 @@ def _per_target(request: SolveRequest, result: IKResult) -> list[dict[str, Any]]
 def solve_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> tuple[int, int]:
     """Return the largest size of the answer to a solve, and of its result in memory [bytes]."""
     request = decoded.request
+    if request.choice is not None:
+        size = _choice_bytes(robot, request, request.choice, codec)
+        return size, array_bytes(robot, request) + size
     numbers = request.batch.problem_count * len(robot.coordinate_names) * (1 + len(request.targets))
     is_few = numbers <= FEW_NUMBERS and not decoded.include and request.options.solution_count == 1
     if is_few and request.object_enabled is None and request.batch.limits is None:
         return FEW_BYTES, 0
     return _answer_bytes(robot, decoded, codec), array_bytes(robot, request)
+
+
+def _choice_bytes(robot: RobotModel, request: SolveRequest, choice: Choice, codec: Codec) -> int:
+    extents, group = _extents(robot, request, 1, 1), len(FATES) * TEXT["int32"]
+    group += sum(_column_bytes(one, extents, is_binary=codec.is_binary) for one in _choice_columns(choice))
+    names = _listed_bytes((robot.joint_names, robot.coordinate_names), codec)
+    return DOCUMENT_TEXT + MOST_ARRAYS * ARRAY_HEAD + names + choice.groups.number * group
 
 
 def _answer_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> int:
@@ -199,10 +218,7 @@ def _answer_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> int
             advice = (1 + islands) * ADVICE_TEXT + labels + len(links) * ADVICE_STATIC_TEXT + 2 * _text_bytes(links)
             advice += CONTACT_TEXT + 2 * max((_text_bytes((name,)) for name in touching), default=0)
             problem += advice * (ARRAY_CHARACTER if is_flat else 1)
-    listed = sum(
-        ARRAY_CHARACTER * len(each) * max(map(len, each), default=0) if is_flat else _text_bytes(each)
-        for each in (*names, touching)
-    )
+    listed = _listed_bytes((*names, touching), codec)
     heads = (MOST_ARRAYS + 2 * len(links)) * ARRAY_HEAD
     return DOCUMENT_TEXT + heads + _text_bytes(links) + listed + request.problem_count * problem
 
@@ -262,6 +278,12 @@ def _rows(request: SolveRequest, robot: RobotModel) -> list[tuple[int, str]]:
     rows = [(ROWS_OF_TARGET, f"target {target.link}") for target in request.targets]
     rows += [(int(it.data[ROW_WEIGHTS].shape[-1]), it.label) for it in request.objectives]
     return rows + [(one.rows().residual_dim(), f"constraint {one.name}") for one in robot.every_constraint]
+
+
+def _listed_bytes(lists: Sequence[Sequence[str]], codec: Codec) -> int:
+    if codec.is_flat:
+        return sum(ARRAY_CHARACTER * len(each) * max(map(len, each), default=0) for each in lists)
+    return sum(map(_text_bytes, lists))
 
 
 def _text_bytes(texts: Sequence[str]) -> int:

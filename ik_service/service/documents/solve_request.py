@@ -25,7 +25,8 @@ from ik_service.service.errors.exceptions import faulty_field
 from ik_service.service.queue.objective_data import FloatArray
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.service.schema import limits
-from ik_service.service.schema.solve import Include, SolveOptions, SolveRequestBody, SolveTarget
+from ik_service.service.schema.solve import Include, SolveOptions, SolveRequestBody, SolveTarget, TargetPoses
+from ik_service.solver.candidate_race import STAGES
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.targets import Target, as_target
@@ -54,7 +55,13 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
     """
     if isinstance(document, ArchiveFields):
         document = solve_document(document)
-    envelope = read_envelope(SolveRequestBody, document)
+    return checked_solve(read_envelope(SolveRequestBody, document), robot, kept)
+
+
+def checked_solve(
+    envelope: SolveRequestBody, robot: RobotModel, kept: Mapping[str, World], *, of_choice: bool = False
+) -> DecodedSolve:
+    """Return the request in an envelope, its columns checked; with `of_choice`, one row of starts may be for all."""
     given = envelope.model_fields_set
     if not envelope.targets and not envelope.objectives:
         code = "wrong_shape" if "targets" in given else "missing_field"
@@ -64,7 +71,7 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
     start = None
     if envelope.initial_joint_q is not None:
         start = read_row_or_rows(envelope.initial_joint_q, robot.joint_coord_count, "/initial_joint_q")
-        start = start[None] if start.ndim == 1 else start
+        start = start[None] if start.ndim == 1 and not of_choice else start
     objectives = tuple(
         read_objective(spec, robot, start, f"/objectives/{k}") for k, spec in enumerate(envelope.objectives)
     )
@@ -72,7 +79,7 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
     counts = [(f"/targets/{k}", len(column)) for k, column in enumerate(columns)]
     if envelope.problem_count is not None:
         counts.append(("/problem_count", envelope.problem_count))
-    if start is not None:
+    if start is not None and start.ndim == 2:
         counts.append(("/initial_joint_q", len(start)))
     counts += [one for k, objective in enumerate(objectives) for one in row_counts(objective, f"/objectives/{k}")]
     if not counts:
@@ -91,7 +98,7 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
         raise faulty_field("/include", "no_collision_check", detail)
     if "clearance" in envelope.include:
         options = replace(options, world_clearance=True)
-    _check_attempts(options, count, around.world)
+    _check_attempts(options, count, around.world, robot.active_dof_count if of_choice else 0)
     if options.sensitivity is not None:
         _check_derived(robot, count, [target for target, *_ in poses])
     is_limited = envelope.joint_limits is not None or envelope.frozen or envelope.max_change is not None
@@ -116,12 +123,8 @@ def _read_target(target: SolveTarget, robot: RobotModel, options: SolverOptions,
         check_link(target.link, robot, f"{pointer}/link")
     if target.reference_link is not None:
         check_link(target.reference_link, robot, f"{pointer}/reference_link")
-    positions = orientations = weights = tolerance = None
-    if target.positions is not None:
-        positions = read_rows(target.positions, 3, f"{pointer}/positions")
-    if target.orientations_xyzw is not None:
-        orientations = read_rows(target.orientations_xyzw, 4, f"{pointer}/orientations_xyzw")
-        check_unit_quaternions(orientations, f"{pointer}/orientations_xyzw")
+    weights = tolerance = None
+    positions, orientations = read_poses(target, pointer)
     if target.row_weights is not None:
         weights = read_row_or_rows(target.row_weights, 6, f"{pointer}/row_weights")
         check_weights(weights, f"{pointer}/row_weights")
@@ -150,8 +153,22 @@ def _read_target(target: SolveTarget, robot: RobotModel, options: SolverOptions,
     return read, positions, orientations
 
 
-def _check_attempts(options: SolverOptions, count: int, world: World | None) -> None:
-    seeds, most = options.seed_count, limits.MAX_ATTEMPT_COUNT
+def read_poses(target: TargetPoses, pointer: str) -> tuple[FloatArray | None, FloatArray | None]:
+    """Return positions and orientations of a target, None where free."""
+    positions = orientations = None
+    if target.positions is not None:
+        positions = read_rows(target.positions, 3, f"{pointer}/positions")
+    if target.orientations_xyzw is not None:
+        orientations = read_rows(target.orientations_xyzw, 4, f"{pointer}/orientations_xyzw")
+        check_unit_quaternions(orientations, f"{pointer}/orientations_xyzw")
+    return positions, orientations
+
+
+def _check_attempts(options: SolverOptions, count: int, world: World | None, dofs_at_once: int) -> None:
+    """Refuse too many attempts; `dofs_at_once` are the active DOFs of a choice, which is solved in one batch."""
+    slower = dofs_at_once**2 * options.max_iterations // limits.CHOICE_EFFORT
+    seeds = STAGES[-1] if dofs_at_once and options.seeds is None else options.seed_count
+    most = limits.MAX_ATTEMPT_COUNT // max(1, slower)
     if world is not None:
         most //= 1 + counted_objects(world) // limits.OBJECTS_OF_AN_ATTEMPT
     if count * seeds > most:

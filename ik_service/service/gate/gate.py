@@ -152,7 +152,7 @@ class Gate:
         """Refuse a request by its headers, by one of `_REFUSALS`."""
         is_http, path, headers = scope["type"] == "http", scope["path"], scope["headers"]
         is_post = is_http and scope["method"] == "POST"
-        if is_post and path.endswith("/solve"):
+        if is_post and path.endswith(("/solve", "/solve_any")):
             try:
                 context.arrival = self.admission.admit(scope.get("raw_path") or path.encode(), headers)
             except (QueueFullError, ExpiredError):

@@ -1,6 +1,6 @@
 """The OpenAPI document: that of FastAPI, and the models of bodies that FastAPI does not read."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -15,11 +15,13 @@ from ik_service.service.schema.collision import CheckRequestBody, WorldBody
 from ik_service.service.schema.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
 from ik_service.service.schema.forward import ForwardRequestBody
 from ik_service.service.schema.solve import SolveRequestBody
+from ik_service.service.schema.solve_any import SolveAnyRequestBody
 
 REF_TEMPLATE = "#/components/schemas/{model}"
 """Place of the schema of a model in the document."""
 _BODIES: Sequence[type[BaseModel]] = (
     SolveRequestBody,
+    SolveAnyRequestBody,
     ForwardRequestBody,
     CloseRequestBody,
     CheckRequestBody,
@@ -45,7 +47,7 @@ _ARCHIVE_NOTE = (
     "Arrays as `numpy.savez` writes them, float32 or float64: `positions` [n, 3] or [n, links, 3], `orientations_xyzw` "
     "alike, `initial_joint_q`. The query of the address holds `link`, once or more, `include` and options by their "
     "names: `?link=panda_hand&seeds=16`. Answers hold their columns by name, as in MessagePack; what stands deeper has "
-    "its path as name, such as `timing_ms.solve`."
+    "its path as name, such as `timing_ms.solve`. A choice also has the arrays `group`, of int32 or int64, and `cost`."
 )
 _MATCH_NOTE = "Solve only if the ETag of the robot is one of these; else 412."
 _WAIT_NOTE = (
@@ -56,14 +58,16 @@ _WAIT_NOTE = (
 )
 
 
-def solve_request_body() -> dict[str, Any]:
+def solve_request_body(
+    model: type[BaseModel] = SolveRequestBody, requests: Mapping[str, Any] = SOLVE_REQUESTS
+) -> dict[str, Any]:
     """Return the declaration of a solve request's body."""
     examples = {
         name: {"summary": f"{name.replace('_', ' ')} ({EXAMPLE_ROBOTS[name]})", "value": value}
-        for name, value in SOLVE_REQUESTS.items()
+        for name, value in requests.items()
     }
-    json = {"schema": {"$ref": REF_TEMPLATE.format(model=SolveRequestBody.__name__)}, "examples": examples}
-    content = {"application/json": json, **binary_content(SolveRequestBody)}
+    json = {"schema": {"$ref": REF_TEMPLATE.format(model=model.__name__)}, "examples": examples}
+    content = {"application/json": json, **binary_content(model)}
     return {"requestBody": {"required": True, "content": content}}
 
 

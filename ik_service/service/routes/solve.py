@@ -1,17 +1,20 @@
-"""`POST /v1/robots/{robot}/solve`: targets in, joint configurations out."""
+"""`POST /v1/robots/{robot}/solve` and `solve_any`: targets in, joint configurations out, one for each or each group."""
 
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ik_service.service.codecs.media_types import codecs_of
 from ik_service.service.documents.solve_answer import BLOCKING_ANSWER_BYTES, answer_document, solve_bytes
-from ik_service.service.documents.solve_request import read_solve
+from ik_service.service.documents.solve_any import read_solve_any
+from ik_service.service.documents.solve_request import DecodedSolve, read_solve
 from ik_service.service.errors.exceptions import faulty_field
 from ik_service.service.errors.problem_schema import problem_answers
 from ik_service.service.gate.answers import PacedResponse, wait_for
@@ -19,7 +22,9 @@ from ik_service.service.gate.gate import CONTEXT, RequestContext
 from ik_service.service.queue.errors import ExpiredError
 from ik_service.service.routes.openapi import binary_content, solve_parameters, solve_request_body
 from ik_service.service.routes.state import RobotName, State, service_state
+from ik_service.service.schema.examples import SOLVE_ANY_REQUESTS
 from ik_service.service.schema.solve import SolveAnswerBody
+from ik_service.service.schema.solve_any import SolveAnyAnswerBody, SolveAnyRequestBody
 
 
 class DirectRoute(APIRoute):
@@ -52,18 +57,16 @@ class DirectRoute(APIRoute):
 router = APIRouter(prefix="/v1", tags=["solve"], route_class=DirectRoute)
 
 
+def _responses(model: type[BaseModel], description: str) -> dict[int | str, Any]:
+    answered = {"model": model, "description": description, "content": binary_content(model)}
+    return {200: answered, **problem_answers(400, 404, 406, 412, 413, 415, 422, 429, 500, 503, 504)}
+
+
 @router.post(
     "/robots/{robot}/solve",
     summary="Solve inverse kinematics for a batch of targets",
     response_model=None,
-    responses={
-        200: {
-            "model": SolveAnswerBody,
-            "description": "One result per problem, solved or not; see `status`.",
-            "content": binary_content(SolveAnswerBody),
-        },
-        **problem_answers(400, 404, 406, 412, 413, 415, 422, 429, 500, 503, 504),
-    },
+    responses=_responses(SolveAnswerBody, "One result per problem, solved or not; see `status`."),
     openapi_extra={**solve_request_body(), **solve_parameters()},
 )
 async def solve(robot: RobotName, request: Request, state: State) -> Response:
@@ -71,13 +74,29 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
 
     Failing to converge is an answer: 200 with a `status` for each problem and its best configuration.
     """
+    return await _answered(robot, request, state, read_solve)
+
+
+@router.post(
+    "/robots/{robot}/solve_any",
+    summary="Choose the best of many candidates, one for each group",
+    response_model=None,
+    responses=_responses(SolveAnyAnswerBody, "One answer per group, with a candidate or not; see `status`."),
+    openapi_extra=solve_request_body(SolveAnyRequestBody, SOLVE_ANY_REQUESTS) | solve_parameters(),
+)
+async def solve_any(robot: RobotName, request: Request, state: State) -> Response:
+    """Find the best candidate of each group, such as one grasp among thousands, by a search: a better one may exist."""
+    return await _answered(robot, request, state, read_solve_any)
+
+
+async def _answered(robot: str, request: Request, state: State, read: Callable[..., DecodedSolve]) -> Response:
     context: RequestContext = request.scope[CONTEXT]
     arrival, owner = context.arrival, context.owner
     assert arrival is not None  # the gate notes it for all requests to solve
     model = await state.robot(robot, request.headers.get("if-match"))
     kept = (await state.world_refresh.current()).worlds
     codec, output_codec = codecs_of(request.headers)
-    decoded = await state.read(request, codec, lambda document: read_solve(document, model, kept))
+    decoded = await state.read(request, codec, lambda document: read(document, model, kept))
     if output_codec.is_flat and "islands" in decoded.include:
         raise faulty_field("/include", "unknown_option", f"{output_codec.media_type} cannot hold islands.")
     asked, (size, array_bytes) = decoded.request, solve_bytes(model, decoded, output_codec)

@@ -79,7 +79,13 @@ SOLVE_REQUESTS: dict[str, dict[str, Any]] = {
     },
 }
 
-EXAMPLE_ROBOTS = dict.fromkeys(SOLVE_REQUESTS, "panda") | {"two_arms": "dual_panda", "balance": "humanoid"}
+_CHOICE = {"group": [0, 0, 1], "cost": [0.5, 0, 0], "criterion": "manipulability"}
+SOLVE_ANY_REQUESTS: dict[str, dict[str, Any]] = {"two_groups": {**SOLVE_REQUESTS["several_problems"], **_CHOICE}}
+
+EXAMPLE_ROBOTS = dict.fromkeys((*SOLVE_REQUESTS, *SOLVE_ANY_REQUESTS), "panda") | {
+    "two_arms": "dual_panda",
+    "balance": "humanoid",
+}
 """The robot that each example is for."""
 
 SOLVE_ANSWER: dict[str, Any] = {

@@ -3,6 +3,7 @@
 The schema only grows.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -16,6 +17,7 @@ from pydantic import (
     create_model,
 )
 
+from ik_service.result_column import Column
 from ik_service.result_schema import EDGE_COLUMNS
 from ik_service.service.schema import limits
 from ik_service.service.schema.collision import SolveWorld
@@ -77,8 +79,8 @@ class TargetForm(Envelope):
     )
 
 
-class SolveTarget(TargetForm):
-    """A link that is to reach a pose, in every problem. All targets of a request hold equally many problems."""
+class TargetPoses(Envelope):
+    """Poses of a target, one per problem."""
 
     model_config = ConfigDict(json_schema_extra=refused({key: {"type": "null"} for key in _POSE}))
 
@@ -88,6 +90,10 @@ class SolveTarget(TargetForm):
     orientations_xyzw: Annotated[Any, nullable(column(row(4)))] = Field(
         default=None, description="One unit quaternion x, y, z, w per problem. null: the orientation is free."
     )
+
+
+class SolveTarget(TargetPoses, TargetForm):
+    """A link that is to reach a pose, in every problem. All targets of a request hold equally many problems."""
 
 
 def _all_or_number(value: object, number: ValidatorFunctionWrapHandler) -> object:
@@ -235,15 +241,13 @@ class SolveConstraints(Envelope):
     )
 
 
+NOT_EMPTY = refused({key: {"maxItems": 0} for key in ("targets", "objectives")})
+
+
 class SolveRequestBody(Envelope):
     """Problems for one robot, as columns: row k of every column belongs to problem k."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": list(SOLVE_REQUESTS.values()),
-            **refused({key: {"maxItems": 0} for key in ("targets", "objectives")}),
-        }
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": list(SOLVE_REQUESTS.values()), **NOT_EMPTY})
 
     targets: list[SolveTarget] = Field(
         default_factory=list,
@@ -333,11 +337,11 @@ def _optional(kind: Any, description: str) -> tuple[Any, Any]:
     return kind | None, Field(default=None, description=description)
 
 
-def _columns(*, included: bool) -> dict[str, Any]:
-    """The fields of the columns that every answer has, or of those that a request has to include."""
+def column_fields(columns: Sequence[Column], *, included: bool) -> dict[str, Any]:
+    """Return the fields of the columns that every answer has, or of columns that a request has to include."""
     types = {"status": Status, "bool": bool, "int32": int, "precision": float, "float32": float, "float64": float}
     fields: dict[str, Any] = {}
-    for one in EDGE_COLUMNS:
+    for one in columns:
         kind: Any = types[one.dtype] | None if one.null else types[one.dtype]
         for _ in range(1 if one.is_per_target else 1 + len(one.axes)):
             kind = list[kind]
@@ -355,9 +359,9 @@ SolveAnswerBody: type[BaseModel] = create_model(
     robot=(str, ...),
     joint_names=(list[str], ...),
     coordinate_names=(list[str], Field(description="Names of the columns of `joint_q`.")),
-    **_columns(included=False),
+    **column_fields(EDGE_COLUMNS, included=False),
     targets=_optional(list[TargetErrors], "Per target; only where there are several."),
-    **_columns(included=True),
+    **column_fields(EDGE_COLUMNS, included=True),
     dof_names=_optional(list[str], "With `active_limits`: names of its columns."),
     constraint_names=_optional(list[str], "With `constraints`: names of the columns of `constraint_error`."),
     closing_coordinate_names=_optional(list[str], "With `constraints`: names of the columns of `closing_joint_q`."),

@@ -9,9 +9,10 @@ from ik_service.service.routes.solve import DirectRoute
 from ik_service.service.routes.state import State
 
 
-def test_the_solve_route_is_a_direct_one():
-    (route,) = [route for route in solve_routes.router.routes if isinstance(route, APIRoute)]
-    assert isinstance(route, DirectRoute)
+def test_the_solve_routes_are_direct_ones():
+    routes = [route for route in solve_routes.router.routes if isinstance(route, APIRoute)]
+    assert len(routes) == 2
+    assert all(isinstance(route, DirectRoute) for route in routes)
 
 
 def key_of(request: Request) -> None: ...
