@@ -9,7 +9,7 @@ from ik_service.extras import needs
 with needs("client", "The client"):
     from ik_service.client.client import AsyncClient, Client
     from ik_service.client.errors import ClientError, ServiceError, UnreachableError
-    from ik_service.client.messages import ForwardResult, SolveResult, SolveTarget, StreamTarget
+    from ik_service.client.messages import ForwardResult, SolveAnyResult, SolveResult, SolveTarget, StreamTarget
     from ik_service.client.stream import AsyncStream, Stream, StreamAnswer, StreamConfigured
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "ClientError",
     "ForwardResult",
     "ServiceError",
+    "SolveAnyResult",
     "SolveResult",
     "SolveTarget",
     "Stream",

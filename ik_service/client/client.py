@@ -9,13 +9,12 @@ from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
 import httpx2
-import msgpack
 from numpy.typing import ArrayLike
 
 from ik_service.client import messages
 from ik_service.client.blocking import blocking, result_of
 from ik_service.client.errors import ClientError, ServiceError, UnreachableError, service_error
-from ik_service.client.messages import ForwardResult, SolveResult, SolveTarget, StreamTarget
+from ik_service.client.messages import ForwardResult, SolveAnyResult, SolveResult, SolveTarget, StreamTarget
 from ik_service.client.stream import AsyncStream, Stream, StreamCore
 
 StreamT = TypeVar("StreamT", bound=StreamCore)
@@ -119,6 +118,10 @@ class ClientCore(Generic[StreamT]):
             await result_of(self._sleep(wait_s))
             tries, waited_s = tries + 1, waited_s + wait_s
 
+    async def _solve(self, robot: str, route: str, document: Mapping[str, Any]) -> httpx2.Response:
+        wait = f"wait={round(self._timeout_s, 3):.10g}"
+        return await self._send("POST", f"{_address(robot)}/{route}", document, Prefer=wait)
+
     async def _try(self, request: httpx2.Request) -> httpx2.Response:
         try:
             reply: httpx2.Response = await result_of(self._http.send(request))
@@ -186,27 +189,49 @@ class AsyncClient(ClientCore[AsyncStream], AbstractAsyncContextManager["AsyncCli
         Raises:
             ValueError: The targets are given twice, or not at all.
         """
-        poses = messages.given({"link": link, "positions": positions, "orientations_xyzw": orientations_xyzw})
-        if targets is not None and poses:
-            raise ValueError("Give targets, or link with positions and orientations_xyzw, but not both.")
-        if targets is None and link is None and (poses or not objectives):
-            raise ValueError("Give the link that is to reach the targets, or targets=[SolveTarget(...), ...].")
-        chosen = [SolveTarget(**poses)] if poses else targets or ()
-        # Arrays in these are lists: a service takes no columns there.
+        poses = {"link": link, "positions": positions, "orientations_xyzw": orientations_xyzw}
         listed = {"joint_limits": joint_limits, "frozen": frozen, "max_change": max_change, "world": world}
-        document = {
-            "targets": [target.document() for target in chosen] or None,
-            "objectives": list(objectives) or None,
-            "problem_count": problem_count,
-            "initial_joint_q": messages.column(initial_joint_q),
-            "constraints": dict(constraints) if constraints else None,
-            **msgpack.unpackb(messages.encoded(listed, "msgpack", packs=False)),
-            "options": dict(options) if options else None,
-            "include": messages.names("include", include) or None,
-        }
-        wait = f"wait={round(self._timeout_s, 3):.10g}"
-        reply = await self._send("POST", f"{_address(robot)}/solve", document, Prefer=wait)
-        return messages.read_reply(reply, messages.solve_result)
+        fields: dict[str, Any] = {"objectives": objectives, "initial_joint_q": initial_joint_q, "options": options}
+        fields |= {"constraints": constraints, "problem_count": problem_count}
+        fields["include"] = messages.names("include", include)
+        document = messages.solve_document(poses, targets, listed, fields)
+        return messages.read_reply(await self._solve(robot, "solve", document), messages.solve_result)
+
+    async def solve_any(
+        self,
+        robot: str,
+        positions: ArrayLike | None = None,
+        orientations_xyzw: ArrayLike | None = None,
+        *,
+        group: ArrayLike | None = None,
+        group_count: int | None = None,
+        criterion: str = "first",
+        cost: ArrayLike | None = None,
+        via: Mapping[str, Any] | None = None,
+        good_enough: float | None = None,
+        link: str | None = None,
+        targets: Sequence[SolveTarget] | None = None,
+        objectives: Sequence[Mapping[str, Any]] = (),
+        initial_joint_q: ArrayLike | None = None,
+        joint_limits: Mapping[str, ArrayLike] | None = None,
+        frozen: Sequence[Any] | None = None,
+        max_change: float | Mapping[str, float] | None = None,
+        constraints: Mapping[str, Any] | None = None,
+        world: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> SolveAnyResult:
+        """Choose the best of many candidates, one for each group.
+
+        Arguments are as in `solve`, with a candidate in place of each problem, and as in `IKSolver.solve_any`. `via` is
+        as in an HTTP request, its columns may be arrays: `{"targets": [{"positions": p}], "max_change": 0.5}`.
+        """
+        poses = {"link": link, "positions": positions, "orientations_xyzw": orientations_xyzw}
+        listed = {"joint_limits": joint_limits, "frozen": frozen, "max_change": max_change, "world": world}
+        fields: dict[str, Any] = {"objectives": objectives, "initial_joint_q": initial_joint_q, "options": options}
+        fields |= {"cost": messages.column(cost), "constraints": constraints}
+        asked = {"group_count": group_count, "criterion": criterion, "via": via, "good_enough": good_enough}
+        document = messages.solve_document(poses, targets, listed | {"group": group}, fields | asked)
+        return messages.read_reply(await self._solve(robot, "solve_any", document), messages.solve_any_result)
 
     async def forward(self, robot: str, joint_q: ArrayLike, links: Sequence[str] | None = None) -> ForwardResult:
         """Compute poses of links.
@@ -285,6 +310,7 @@ class Client(ClientCore[Stream], AbstractContextManager["Client"]):
     _stream_class, _http_class, _sleep = Stream, httpx2.Client, staticmethod(time.sleep)
 
     solve = blocking(AsyncClient.solve)
+    solve_any = blocking(AsyncClient.solve_any)
     forward = blocking(AsyncClient.forward)
     robots = blocking(AsyncClient.robots)
     robot = blocking(AsyncClient.robot)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from ik_service.client.errors import foreign_refused
 from ik_service.packed_columns import PACKED_FIELDS, packed
 from ik_service.result_column import Column
-from ik_service.result_schema import ALWAYS_COLUMNS, EDGE_COLUMNS, EdgeColumns
+from ik_service.result_schema import ALWAYS_COLUMNS, CHOICE_COLUMNS, EDGE_COLUMNS, EdgeColumns
 
 T = TypeVar("T")
 Encoding = Literal["msgpack", "json"]
@@ -128,6 +128,33 @@ class SolveResult(EdgeColumns):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class SolveAnyResult:
+    """The best candidate of each group.
+
+    Attributes:
+        robot: The robot.
+        coordinate_names: Names of the columns of `joint_q`.
+        candidate: Index of the candidate, shape [groups]; -1 where none succeeds.
+        joint_q: Its configuration [rad or m], shape [groups, joint_coord_count]; NaN where none succeeds.
+        value: Its value by the criterion, with its cost, shape [groups]; NaN where none succeeds.
+        status: Status of each group, such as "converged" or "no_candidate", shape [groups].
+        counts: Numbers of candidates by how they ended, such as "solved" or "proven_blocked", each of shape [groups].
+        timing_ms: Time in the queue, of the solve and in total [ms].
+        via_joint_q: Configuration at the second pose, as `joint_q`, with `via`.
+    """
+
+    robot: str
+    coordinate_names: tuple[str, ...]
+    candidate: NDArray[np.int32]
+    joint_q: NDArray[np.floating[Any]]
+    value: NDArray[np.float64]
+    status: NDArray[np.str_]
+    counts: Mapping[str, NDArray[np.int32]]
+    timing_ms: Mapping[str, float] = field(repr=False)
+    via_joint_q: NDArray[np.floating[Any]] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ForwardResult:
     """Where links are, in the world frame.
 
@@ -151,6 +178,24 @@ class ForwardResult:
 def given(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields with a value other than None."""
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def solve_document(
+    poses: dict[str, Any], targets: Sequence[SolveTarget] | None, listed: dict[str, Any], fields: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the body of a request to solve, of arguments by name; ValueError for targets given twice or not at all."""
+    poses = given(poses)
+    if targets is not None and poses:
+        raise ValueError("Give targets, or link with positions and orientations_xyzw, but not both.")
+    if targets is None and "link" not in poses and (poses or not fields["objectives"]):
+        raise ValueError("Give the link that is to reach the targets, or targets=[SolveTarget(...), ...].")
+    chosen = [SolveTarget(**poses)] if poses else targets or ()
+    fields = fields | {"targets": [target.document() for target in chosen], "objectives": list(fields["objectives"])}
+    for name in ("targets", "objectives", "constraints", "options", "include"):
+        fields[name] = fields.get(name) or None
+    # Arrays in `listed` are lists: a service takes no columns there.
+    fields |= msgpack.unpackb(encoded(listed, "msgpack", packs=False))
+    return fields | {"initial_joint_q": column(fields["initial_joint_q"])}
 
 
 def names(label: str, of: Sequence[str]) -> list[str]:
@@ -212,6 +257,14 @@ def solve_result(document: Mapping[str, Any]) -> SolveResult:
         fields["manipulability"] = _floats(document["manipulability"])
     fields |= {"collision": resolved.get("collision"), "timing_ms": document["timing_ms"]}
     return SolveResult(robot=document["robot"], **fields)
+
+
+def solve_any_result(document: Mapping[str, Any]) -> SolveAnyResult:
+    """Return the best candidates in a document."""
+    fields: dict[str, Any] = {one.name: _read_column(one, document) for one in CHOICE_COLUMNS if one.name in document}
+    fields |= {"robot": document["robot"], "coordinate_names": tuple(document["coordinate_names"])}
+    counts = {name: np.asarray(numbers, np.int32) for name, numbers in document["counts"].items()}
+    return SolveAnyResult(counts=counts, timing_ms=document["timing_ms"], **fields)
 
 
 def forward_result(document: Mapping[str, Any]) -> ForwardResult:

@@ -6,7 +6,7 @@ import inspect
 import numpy as np
 import pytest
 
-from ik_service import load_robot
+from ik_service import IKSolver, load_robot
 from ik_service.client import AsyncClient, AsyncStream, Client, ServiceError, SolveTarget, Stream, UnreachableError
 from ik_service.robots import builtin_urdf
 from tests.client.conftest import refusal, stream_of
@@ -182,8 +182,49 @@ def test_what_takes_longer_than_anybody_waits_is_refused(service_url):
 def test_both_clients_have_the_same_methods():
     names = {name for name, method in vars(AsyncClient).items() if inspect.iscoroutinefunction(method)}
     public = {name for name in names if not name.startswith("_")} - {"aclose"}
-    assert public == {"solve", "forward", "robots", "robot", "put_robot", "delete_robot"}
+    assert public == {"solve", "solve_any", "forward", "robots", "robot", "put_robot", "delete_robot"}
     for name in public:
         assert getattr(Client, name).__wrapped__ is getattr(AsyncClient, name)
         assert not inspect.iscoroutinefunction(getattr(Client, name))
     assert Stream.step.__wrapped__ is AsyncStream.step
+
+
+def test_the_best_of_many_candidates_comes_by_both_encodings_and_both_clients(service_url, panda, poses):
+    start, group = panda.mid_joint_q, np.repeat([0, 1, 3], COUNT // 3)
+    lifted = {"positions": poses[0] + [0, 0, 0.01], "orientations_xyzw": poses[1]}
+    given = {"group": group, "group_count": 4, "cost": np.linspace(0, 1, COUNT), "criterion": "nearest"}
+    given |= {"link": "panda_hand", "initial_joint_q": start, "via": {"targets": [lifted], "max_change": 1.0}}
+
+    def solve(client):
+        return client.solve_any("panda", *poses, **given)
+
+    async def third():
+        async with AsyncClient(service_url) as client:
+            return await solve(client)
+
+    with Client(service_url) as binary, Client(service_url, encoding="json") as text:
+        results = [solve(binary), solve(text), asyncio.run(third())]
+        with pytest.raises(ServiceError, match="Give a list of whole numbers") as caught:
+            binary.solve_any("panda", *poses, link="panda_hand", group=[0.5] * 2)
+        assert refusal(caught)[0] == 422
+        with pytest.raises(ValueError, match="Give the link"):
+            text.solve_any("panda", *poses)
+    own = IKSolver(panda, ["panda_hand"], device="cpu").solve_any(
+        *poses,
+        group=group,
+        group_count=4,
+        cost=given["cost"],
+        criterion="nearest",
+        initial_joint_q=start,
+        via=(*lifted.values(), 1.0),
+    )
+    assert own.success.tolist() == [True, True, False, True]
+    for result in results:
+        assert (result.robot, result.coordinate_names) == ("panda", panda.coordinate_names)
+        assert result.candidate.tolist() == own.candidate.tolist()
+        assert result.status.tolist() == own.status_names
+        for name in ("joint_q", "via_joint_q"):
+            assert getattr(result, name).astype(np.float32).tobytes() == getattr(own, name).tobytes()
+        assert result.value.tobytes() == own.value.tobytes()
+        assert np.stack([*result.counts.values()], axis=1).tolist() == own.counts.tolist()
+        assert result.timing_ms["solve"] > 0.0
