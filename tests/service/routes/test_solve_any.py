@@ -222,7 +222,7 @@ def test_the_answer_is_not_larger_than_its_shape_says_and_one_too_large_is_refus
             reply = post(client, URL, asked, JSON, kind)
             assert reply.status_code == 200
             assert len(reply.content) <= most[kind] <= LOOSE * len(reply.content)
-    problem(post(client, URL, body(poses, group_count=2**24)), 413, "answer_too_large")
+    problem(post(client, URL, body(poses, group_count=2**20)), 413, "answer_too_large")
     assert client.app.state.service.admission.pool.waiting_requests == 0
 
 
