@@ -32,8 +32,7 @@ QUERY_FIELDS_MOST = 64
 
 _END_BYTES = 22  # the record at the end of an archive that has no comment
 _DIRECTORY_BYTES_MOST = MEMBERS_MOST * (46 + 2 * NAME_LENGTH_MOST)
-_WHOLE: dict[object, np.dtype[Any]] = {"int32": np.dtype("<i4"), "int64": np.dtype("<i8")}
-"""Types of an array of whole numbers, besides those of all arrays."""
+_WHOLE: dict[object, np.dtype[Any]] = {"int32": np.dtype("<i4"), "int64": np.dtype("<i8")}  # of `group` alone
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 TEXTS = ("link", "include", "disable")  # fields of the query that stay texts, also where they look like numbers
 

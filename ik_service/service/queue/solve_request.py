@@ -145,10 +145,12 @@ class SolveRequest:
         """Requests with all kernels of this request: itself, or the kinds of solves of a choice."""
         if self.choice is None:
             return [self]
-        plain, via = replace(self, choice=None), self.choice.via
-        found = [plain]
-        if self.choice.criterion != "first":  # `best_of` and `solutions` have the same kernels
-            found.append(replace(plain, options=replace(plain.options, best_of="nearest")))
+        plain, criterion, via = replace(self, choice=None), self.choice.criterion, self.choice.via
+        found, several = [plain], dict[str, Any](solutions=2, seeds=None, precision="float32", repair=False)
+        if criterion in ("nearest", "clearance"):
+            several = {"best_of": criterion}
+        if criterion != "first":
+            found.append(replace(plain, options=replace(plain.options, **several)))
         if via is not None:
             second = via.batch.part(slice(self.problem_count))  # a sample has fewer problems
             poses = second.positions, second.orientations_xyzw

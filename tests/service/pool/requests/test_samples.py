@@ -9,6 +9,7 @@ from ik_service import load_robot
 from ik_service.robots import LoopConstraint
 from ik_service.service.queue.objective_data import ObjectiveData
 from ik_service.service.queue.solve_request import SolveRequest
+from ik_service.solver.candidates import Choice, Groups, Via
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.targets import Target
@@ -41,9 +42,13 @@ sample = request.sample()
 assert sample.problem_count <= 4
 start = np.tile(robot.mid_joint_q, (sample.problem_count, 1))  # alike, by its key
 sample = replace(sample, batch=sample.batch._replace(start=start))
-need_kernels(robot, sample, "cpu")
-before = loaded()
-assert len(SolverCache("cpu").solve(robot, request).success) == request.problem_count
+for one in sample.solves:
+    need_kernels(robot, one, "cpu")
+before, cache = loaded(), SolverCache("cpu")
+if request.choice is None:
+    assert len(cache.solve(robot, request).success) == request.problem_count
+else:
+    assert cache.solve_together(robot, [request]).success.any()
 print(len(before), *sorted(loaded() - before))
 """
 
@@ -132,7 +137,16 @@ def staged():
     return of_poses(chain(STAGED_DOFS), [f"l{STAGED_DOFS}"], seeds=2, max_iterations=5)
 
 
+def choice():
+    """Candidates of a criterion that needs several solves of each, with second poses of other rows."""
+    robot, request = of_panda(start=True)
+    second = Via(Batch.of(request.batch.positions), 1.0)
+    groups = Groups(np.arange(COUNT) // 20, COUNT // 20, np.zeros(COUNT))
+    return robot, replace(request, choice=Choice(groups, "manipulability", second, None))
+
+
 KINDS = {
+    "choice": choice,
     "pose": of_panda,
     "position": lambda: of_panda(orientations=False, start=True),
     "best_of": lambda: of_panda(best_of="nearest", seeds=8),
