@@ -69,6 +69,8 @@ def solve_file(job: Job, targets: Path, output: Path | None) -> bool:
     decoded = read_targets(targets, robot, links)
     decoded = replace(decoded, request=job.with_options(robot, decoded.request))
     request = decoded.request
+    if request.choice is not None and (output is None or output.suffix != ".json"):
+        raise InputError(f"'{targets}' asks for the best of candidates, which JSON holds: give --output OUT.json.")
     answer = _solve(SolverCache(job.device), robot, request)
     result = answer.result
     if output is None:
@@ -76,12 +78,12 @@ def solve_file(job: Job, targets: Path, output: Path | None) -> bool:
         sys.stdout.flush()  # before the messages
     else:
         write_answer(output, robot, decoded, answer)
-    solved, count = int(result.success.sum()), request.problem_count
+    solved, count = int(result.success.sum()), len(result)
     where = f", written to {output}" if output is not None else ""
     console = message_console()
     reached = ", ".join(target.link for target in request.targets)
     console.print(f"{solved} of {count} solved for {reached} in {answer.solve_ms / 1e3:.3g} s{where}.", markup=False)
-    for line in advice_lines(robot, request, result):
+    for line in advice_lines(robot, request, result) if request.choice is None else ():
         console.print(line, markup=False)
     return solved > 0
 
@@ -116,5 +118,6 @@ def solve_random(job: Job, problem_count: int, seed: int, *, as_json: bool) -> b
 def _solve(cache: SolverCache, robot: RobotModel, request: SolveRequest, description: str = "Solving") -> TimedResult:
     with progress_bar(description, request.problem_count) as bar:
         started = time.perf_counter()
-        result = cache.solve(robot, request, lambda count: bar(advance=count))
+        best = None if request.choice is None else cache.solve_together(robot, [request])
+        result = cache.solve(robot, request, lambda count: bar(advance=count)) if best is None else best
         return TimedResult(result, 0.0, 1e3 * (time.perf_counter() - started))

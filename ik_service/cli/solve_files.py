@@ -21,7 +21,8 @@ from ik_service.robots import RobotModel
 from ik_service.service.codecs.json_codec import JsonCodec
 from ik_service.service.documents.columns import check_unit_quaternions
 from ik_service.service.documents.solve_answer import answer_document
-from ik_service.service.documents.solve_request import DecodedSolve, read_solve
+from ik_service.service.documents.solve_any import read_solve_any
+from ik_service.service.documents.solve_request import NO_WORLDS, DecodedSolve, read_solve
 from ik_service.service.queue.solve_request import Float64Array, SolveRequest, TimedResult
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target
@@ -43,7 +44,9 @@ def read_targets(path: Path, robot: RobotModel, links: Sequence[str]) -> Decoded
     if path.suffix == ".json":
         if links:
             raise InputError(f"'{path}' names its own links. Leave --link out.")
-        return read_solve(JsonCodec().decode(_read_bytes(path)), robot)
+        document = JsonCodec().decode(_read_bytes(path))
+        is_choice = isinstance(document, dict) and not {"criterion", "group"}.isdisjoint(document)
+        return (read_solve_any if is_choice else read_solve)(document, robot, NO_WORLDS)
     if path.suffix not in readers:
         raise InputError(f"Targets '{path}' have the suffix {path.suffix!r}. Allowed: .csv, .npz, .json.")
     if len(links) != 1:

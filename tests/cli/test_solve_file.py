@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from ik_service import load_robot
+from ik_service import IKSolver, load_robot
 
 POSITION_TOLERANCE = 1e-3  # [m], the solver's default
 HEADER = "x,y,z,qx,qy,qz,qw"
@@ -330,3 +330,21 @@ def test_a_target_out_of_reach_gets_the_nearest_minimum_where_asked_for(run, tar
         assert archive["seed_index"].tolist()[2] == 0
     result = solve(run, targets_csv, *own, "--approximate", "least", code=2)
     assert "Option approximate is 'least'" in " ".join(result.stderr.split())
+
+
+def test_a_body_with_groups_gets_the_best_candidate_of_each(run, tmp_path):
+    start = [0, -0.785, 0, -2.356, 0, 1.571, 0.785]
+    target = {"link": "panda_hand", "positions": TARGETS[:, :3].tolist()}
+    asked = {"group": [0, 0, 2], "criterion": "nearest", "initial_joint_q": start}
+    path = write_json(tmp_path / "candidates.json", [target], **asked)
+    result = solve(run, path, "-o", tmp_path / "best.json")
+    best = json.loads((tmp_path / "best.json").read_text())
+    own = IKSolver(load_robot("panda"), ["panda_hand"], device="cpu").solve_any(
+        TARGETS[:, :3], group=asked["group"], criterion="nearest", initial_joint_q=start
+    )
+    assert best["candidate"] == [int(own.candidate[0]), None, None]
+    assert (best["value"][0], best["status"]) == (own.value[0], own.status_names)
+    assert np.array(best["joint_q"][0], np.float32).tobytes() == own.joint_q[0].tobytes()
+    assert "1 of 3 solved for panda_hand" in result.stderr
+    assert "give --output OUT.json" in solve(run, path, code=2).stderr
+    assert "give --output OUT.json" in solve(run, path, "-o", tmp_path / "best.csv", code=2).stderr

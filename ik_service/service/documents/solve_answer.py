@@ -89,7 +89,7 @@ def answer_document(
         "joint_names": robot.joint_names,
         "coordinate_names": robot.coordinate_names,
     }
-    for column in ALWAYS_COLUMNS if request.choice is None else _choice_columns(request.choice):
+    for column in ALWAYS_COLUMNS if request.choice is None else CHOICE_COLUMNS:
         if column.is_plain:  # the usual case, kept fast for every request
             document[column.edge_name] = getattr(result, column.name)
             continue
@@ -98,7 +98,8 @@ def answer_document(
             document["status_names"] = STATUS_WORDS
     if request.choice is not None:
         counts = dict(zip(FATES, result.counts.T.copy(), strict=True))
-        return document | {"counts": counts, "timing_ms": _timing_ms(answer, arrived_at)}
+        document |= {"counts": counts, "timing_ms": _timing_ms(answer, arrived_at)}
+        return {name: entry for name, entry in document.items() if entry is not None}  # without second poses
     if len(request.targets) > 1:
         document["targets"] = _per_target(request, result)
     for column in INCLUDED_COLUMNS:
@@ -122,10 +123,6 @@ def answer_document(
     document["resolved"] = resolved
     document["timing_ms"] = _timing_ms(answer, arrived_at)
     return document
-
-
-def _choice_columns(choice: Choice) -> list[Column]:
-    return [column for column in CHOICE_COLUMNS if not column.include or choice.via is not None]
 
 
 def _timing_ms(answer: TimedResult, arrived_at: float | None) -> dict[str, float]:
@@ -187,7 +184,7 @@ def solve_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> tuple
 
 def _choice_bytes(robot: RobotModel, request: SolveRequest, choice: Choice, codec: Codec) -> int:
     extents, group = _extents(robot, request, 1, 1), len(FATES) * TEXT["int32"]
-    group += sum(_column_bytes(one, extents, is_binary=codec.is_binary) for one in _choice_columns(choice))
+    group += sum(_column_bytes(one, extents, is_binary=codec.is_binary) for one in CHOICE_COLUMNS)
     names = _listed_bytes((robot.joint_names, robot.coordinate_names), codec)
     return DOCUMENT_TEXT + MOST_ARRAYS * ARRAY_HEAD + names + choice.groups.number * group
 

@@ -11,7 +11,7 @@ from ik_service.service.codecs.npz_codec import ArchiveFields
 from ik_service.service.documents.columns import read_row
 from ik_service.service.documents.envelope import read_envelope
 from ik_service.service.documents.objective import row_counts
-from ik_service.service.documents.solve_request import DecodedSolve, checked_solve, read_poses, solve_document
+from ik_service.service.documents.solve_request import DecodedSolve, read_poses, read_solve, solve_document
 from ik_service.service.errors.exceptions import faulty_field
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.service.schema.solve_any import SolveAnyRequestBody
@@ -35,7 +35,7 @@ def read_solve_any(document: Any, robot: RobotModel, kept: Mapping[str, World]) 
             raise faulty_field(f"/options/{name}", "invalid_value", "Leave the option out: the criterion chooses.")
     if body.include:
         raise faulty_field("/include", "unknown_option", "Leave the field out: there are no further columns.")
-    decoded = checked_solve(body, robot, kept, of_choice=True)
+    decoded = read_solve(body, robot, kept)
     for k, objective in enumerate(decoded.request.objectives):
         for pointer, rows in row_counts(objective, f"/objectives/{k}"):
             raise faulty_field(pointer, "wrong_shape", f"There are {rows} rows here. Give one row for all candidates.")

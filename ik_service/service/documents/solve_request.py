@@ -26,6 +26,7 @@ from ik_service.service.queue.objective_data import FloatArray
 from ik_service.service.queue.solve_request import SolveRequest
 from ik_service.service.schema import limits
 from ik_service.service.schema.solve import Include, SolveOptions, SolveRequestBody, SolveTarget, TargetPoses
+from ik_service.service.schema.solve_any import SolveAnyRequestBody
 from ik_service.solver.candidate_race import STAGES
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
@@ -55,14 +56,8 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
     """
     if isinstance(document, ArchiveFields):
         document = solve_document(document)
-    return checked_solve(read_envelope(SolveRequestBody, document), robot, kept)
-
-
-def checked_solve(
-    envelope: SolveRequestBody, robot: RobotModel, kept: Mapping[str, World], *, of_choice: bool = False
-) -> DecodedSolve:
-    """Return the request in an envelope, its columns checked; with `of_choice`, one row of starts may be for all."""
-    given = envelope.model_fields_set
+    envelope = read_envelope(SolveRequestBody, document)
+    given, of_choice = envelope.model_fields_set, isinstance(envelope, SolveAnyRequestBody)
     if not envelope.targets and not envelope.objectives:
         code = "wrong_shape" if "targets" in given else "missing_field"
         raise faulty_field("/targets", code, "Give targets, objectives or both.")
@@ -71,7 +66,7 @@ def checked_solve(
     start = None
     if envelope.initial_joint_q is not None:
         start = read_row_or_rows(envelope.initial_joint_q, robot.joint_coord_count, "/initial_joint_q")
-        start = start[None] if start.ndim == 1 and not of_choice else start
+        start = start[None] if start.ndim == 1 and not of_choice else start  # of a choice, one row for all
     objectives = tuple(
         read_objective(spec, robot, start, f"/objectives/{k}") for k, spec in enumerate(envelope.objectives)
     )

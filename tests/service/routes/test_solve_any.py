@@ -14,6 +14,7 @@ from ik_service.service.documents.solve_answer import solve_bytes
 from ik_service.service.documents.solve_any import read_solve_any
 from ik_service.service.pool.kernel_marks import mark_of
 from ik_service.service.queue.solve_request import QueuedRequest
+from ik_service.service.schema.examples import EXAMPLE_ROBOTS, SOLVE_ANY_REQUESTS
 from ik_service.solver.candidates import FATES
 from tests.bounded import PATIENCE_S, until
 from tests.service.messages import JSON, KINDS, MSGPACK, NPZ, answered, archive, packed, post, problem
@@ -294,3 +295,10 @@ def empty_groups(client: Any) -> float:
     """The groups without candidates so far."""
     registry = client.app.state.service.metrics.registry
     return registry.get_sample_value("ik_service_problems_total", {"robot": "panda", "status": "no_candidate"})
+
+
+def test_the_examples_of_the_document_have_answers(client):
+    for name, asked in SOLVE_ANY_REQUESTS.items():
+        answer = answered(client, f"/v1/robots/{EXAMPLE_ROBOTS[name]}/solve_any", asked)
+        assert set(answer["status"]) == {"converged"}
+        assert answer["candidate"] == [1, 2]
