@@ -29,7 +29,7 @@ class CandidateSolving:
     _solves: SecondTries
     _own_head: ResultHead
 
-    def solve_any(
+    def solve_any(  # noqa: D417  # the other arguments are those of `solve`
         self,
         positions: Any = None,
         orientations_xyzw: Any = None,
@@ -74,20 +74,8 @@ class CandidateSolving:
                 from the answer with no joint moving further than `max_change` [rad or m], in the same world and limits.
             good_enough: Value at which a group is done, with candidates in order of cost and index; None for the best.
             group_count: Number of groups, of which some may be empty; None for the largest of `group` and one.
-            initial_joint_q: As in `solve`.
-            offset: As in `solve`.
-            row_weights: As in `solve`.
-            tolerance: As in `solve`.
-            constraint_enabled: As in `solve`.
-            world: As in `solve`.
-            world_index: As in `solve`.
-            object_enabled: As in `solve`.
-            attached: As in `solve`.
-            joint_limits: As in `solve`.
-            frozen: As in `solve`.
-            max_change: As in `solve`.
-            options: As in `solve`; `seeds` is the most for a candidate, 256 by default; `best_of`, `solutions` and
-                `want` have no effect.
+            options: These and all others as in `solve`. The option `seeds` is the most for a candidate, 256 by
+                default; `best_of`, `solutions` and `want` have no effect.
 
         Raises:
             UnknownNameError: The robot has no loop or DOF of a name, or no link that carries an object.

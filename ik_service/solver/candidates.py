@@ -56,7 +56,7 @@ class CandidateResult:
 
     @property
     def success(self) -> NDArray[np.bool_]:
-        """Whether a candidate succeeds, bool [groups]."""
+        """Mask of groups with an answer, bool [groups]."""
         return self.candidate >= 0
 
     @property
