@@ -1,6 +1,7 @@
 """Every example runs, and what it prints is so."""
 
 import importlib.util
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -11,12 +12,14 @@ import numpy as np
 import pytest
 
 import ik_service
-from ik_service import load_robot
+from ik_service import IKSolver, load_robot
+from ik_service.mechanism.transforms import quaternion_rotate, transform_multiply
 
 URDF = Path(ik_service.__file__).parent / "robots" / "builtin" / "panda.urdf"
 FOLDER = Path(__file__).parents[2] / "examples"
 MET = 1e-4  # [m] the controller's own tolerance
-ROUNDING = 1e-6  # of accelerations from differences of speeds
+ROUNDING = 1e-6  # of accelerations from differences of speeds, and of answers in float32
+TOLERANCE = 1e-3, 1e-2  # [m], [rad] of the solver
 
 
 @pytest.fixture
@@ -106,3 +109,72 @@ def test_the_simulated_arm_is_the_controllers(example):
         mujoco.mj_kinematics(model, data)
         hand = robot.forward_kinematics(joint_q[None], links=[example.LINK])
         np.testing.assert_allclose(data.xpos[model.body(example.LINK).id], hand.positions[0, 0], atol=1e-9)
+
+
+@example_of("best_grasp")
+def test_the_grasp_and_its_pre_grasp_are_met_clear_of_the_carton(example, capsys):
+    best, robot = example.main(), load_robot("panda")
+    assert best.success.tolist() == [True]
+    world = example.World({"table": example.TABLE, "carton": example.CARTON})
+    positions, turns, before = example.grasps()
+    assert len(positions) == 2160
+    for joint_q, wanted in ((best.joint_q, positions), (best.via_joint_q, before)):
+        hand = robot.forward_kinematics(joint_q, ["panda_hand"])
+        assert np.linalg.norm(hand.positions[0, 0] - wanted[best.candidate[0]]) < TOLERANCE[0]
+        turned = np.abs(hand.orientations_xyzw[0, 0] @ turns[best.candidate[0]])
+        assert 2.0 * np.arccos(min(turned, 1.0)) < TOLERANCE[1]
+        assert robot.collision(joint_q, world).clearance[0] > 0.01 - ROUNDING
+    np.testing.assert_allclose(np.abs(best.joint_q[0] - example.NOW).max(), best.value[0], atol=ROUNDING)
+    assert 0.0 < np.abs(best.via_joint_q - best.joint_q).max() <= 0.8 + ROUNDING
+    assert "grasp" in capsys.readouterr().out
+
+
+@example_of("best_camera_pose")
+def test_the_camera_looks_at_the_part_and_moves_better_than_from_the_first_place(example, capsys):
+    best, first = example.main()
+    robot = load_robot("panda")
+    directions, distances = example.views(1000)
+    for found in (best, first):
+        assert found.success[0]
+        hand = robot.forward_kinematics(found.joint_q, ["panda_hand"])
+        pose = np.concatenate([hand.positions[0, 0], hand.orientations_xyzw[0, 0]])
+        camera = transform_multiply(pose, np.array(example.CAMERA))
+        k = found.candidate[0]
+        wanted = example.PART + distances[k] * directions[k]
+        assert np.linalg.norm(camera[:3] - wanted) < TOLERANCE[0]
+        assert quaternion_rotate(camera[3:], np.array([0.0, 0.0, 1.0])) @ -directions[k] > np.cos(TOLERANCE[1])
+        assert robot.collision(found.joint_q, example.WORLD).is_free[0]
+    with_cost = [
+        example.COST * (1.0 - directions[found.candidate[0], 2])
+        - robot.manipulability(found.joint_q, "panda_hand", offset=example.CAMERA)[0]
+        for found in (best, first)
+    ]
+    np.testing.assert_allclose(best.value[0], with_cost[0], atol=ROUNDING)
+    assert with_cost[0] < with_cost[1]
+    assert capsys.readouterr().out.count("manipulability") == 2
+
+
+@example_of("reach_map")
+def test_the_map_says_what_solves_say_and_finds_a_base(example, monkeypatch, tmp_path, capsys):
+    pyplot = MagicMock()
+    package = MagicMock(pyplot=pyplot)
+    package.__spec__ = MagicMock()  # it is installed
+    monkeypatch.setitem(sys.modules, "matplotlib", package)
+    monkeypatch.chdir(tmp_path)
+    example.main()
+    pyplot.savefig.assert_called_once_with("reach_map.png")
+    kept = np.load(tmp_path / "reach_map.npz")
+    met = kept["met"]
+    assert met.shape == (*map(len, example.AXES), example.TURNS)
+    assert 0.2 < met.mean() < 0.4
+    np.testing.assert_allclose(np.linalg.norm(kept["turns"], axis=1), 1.0)
+    rng = np.random.default_rng(0)
+    some = tuple(rng.integers(0, size, 500) for size in met.shape)
+    positions = np.column_stack([kept[axis][index] for axis, index in zip("xyz", some[:3], strict=True)])
+    solver = IKSolver(load_robot("panda"), ["panda_hand"])
+    assert (solver.solve(positions, kept["turns"][some[3]]).success == met[some]).mean() > 0.99
+    by_map, solved = map(
+        int, re.search(r"by the map (\d+) of 600 grasps, solved (\d+)", capsys.readouterr().out).groups()
+    )
+    assert solved > 400
+    assert abs(by_map - solved) < 60
