@@ -40,6 +40,7 @@ ONE_PROGRAM = [  # documents whose blocks are one program each
     "gradients",
     "http_api",
     "python",
+    "recipes/best-grasp",
     "robots",
 ]
 SHOWN_ERROR = 1e-5  # [m and rad] the answer shown need not be the one of this machine, but it must be one
@@ -84,7 +85,7 @@ def test_the_figures_of_speed_are_those_of_the_results():
 @pytest.mark.parametrize("document", [name for name in ONE_PROGRAM if name != "http_api"])
 def test_the_python_blocks_of_a_document_run_as_one_program(document, tmp_path, capsys):
     text = (ROOT / "docs" / f"{document}.md").read_text()
-    run_as_module(document, "\n\n".join(blocks(text, "python")), tmp_path)
+    run_as_module(Path(document).name, "\n\n".join(blocks(text, "python")), tmp_path)
     assert capsys.readouterr().out.strip()
 
 
@@ -130,7 +131,7 @@ def test_the_routes_and_options_of_the_http_api_are_those_of_the_schema():
         assert absent == [], kind
 
 
-@pytest.mark.parametrize("path", [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md"], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*sorted(ROOT.glob("docs/**/*.md")), ROOT / "README.md"], ids=lambda path: path.name)
 def test_what_is_to_be_installed_can_be(path):
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     text = path.read_text()
@@ -194,7 +195,7 @@ def test_every_objective_and_robot_is_named():
 def test_links_between_documents_lead_somewhere():
     links = [
         path.parent / target
-        for path in (*ROOT.glob("docs/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md")
+        for path in (*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md")
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text())
     ]
     assert len(links) > 50
