@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.mechanism.transforms import Float64Array
-from ik_service.solver.candidate_values import CandidateValues, Rows, limits_near
+from ik_service.solver.candidate_values import CandidateValues, Rows, limits_near, limits_of
 from ik_service.solver.candidates import (
     BLOCKED,
     FATES,
@@ -35,12 +35,15 @@ from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.result import IKResult
 
-STAGES = (1, 4, 16, 64, 256)  # seeds of the stages
-# solutions of a candidate, by stage, to choose among by manipulability or distance from limits, and their difference
-SOLUTIONS = {2: (8, 0.1), 3: (64, 0.02)}
+STAGES = ((1, 0.0), (4, 0.0), (16, 0.0), (64, 0.0), (256, 0.0))  # seeds, and share by which answers must be better
+GAINS = (0.08, 0.08, 0.04, 0.04, 0.02, 0.02, 0.01, 0.01, 0.005)
+CLIMB = (*STAGES[:3], *((16, gain) for gain in GAINS), STAGES[-1])  # a bound of the value narrows limits or margin
+# solutions of a candidate, by stage, to choose among by manipulability, and their least difference
+SEVERAL = {2: (8, 0.1), 3: (64, 0.02)}
 FIRST_CHUNK = 16  # candidates of a group in the first chunk of a stage; each further chunk has twice as many
-KEPT_SHARE = 0.1  # of the candidates of a group that a stage leaves in the race
-KEPT_LEAST = (64, 64, 16, 4, 4)  # candidates that each stage leaves at least
+# candidates of a group that each stage leaves in the race: their share, and their least number
+KEPT = ((0.1, 64), (0.1, 64), (0.1, 16), (0.1, 4))
+KEPT_OF_CLEARANCE = ((1.0, 64), (0.25, 64), (0.1, 16), (0.1, 4))  # one seed says little of the largest clearance
 VIA_CHUNK, VIA_SEEDS = 8, 16  # candidates of a group whose second pose is tried at once, and seeds of each
 TOOL_CONTACT = 4  # proof of a blocked target
 HOPE = np.array([0, 4, 4, 4, 5, 1, 3, 6, 2, 0], np.int8)  # how near a status is to success, by code
@@ -75,16 +78,19 @@ class CandidateRace:
 
     def result(self, order: CallerOrder) -> CandidateResult | None:
         """Return the best candidate of each group; None for a faulty number."""
-        most, choice = self._options.seeds, self._choice
-        stages = [seeds for seeds in STAGES if most is None or seeds < most] + ([] if most is None else [most])
+        choice, stages = self._choice, CLIMB if self._criterion in ("clearance", "limit_margin") else STAGES
+        if self._options.seeds is not None:
+            most = self._options.seeds
+            stages = tuple(dict.fromkeys((min(seeds, most), gain) for seeds, gain in (*stages, (most, 0.0))))
         in_turn = self._criterion == "first" or choice.good_enough is not None
-        for stage, seeds in enumerate(stages):
-            rows = self._in_race()
+        for stage, (seeds, gain) in enumerate(stages):
+            rows, options = self._in_race(), replace(self._options, seeds=seeds)
             for chunk in self._chunks(rows) if in_turn else [rows]:
-                for own, batch, options in self._solves(chunk, stage, replace(self._options, seeds=seeds)):
-                    if len(own) and not self._judge(own, batch, options, stage):
+                for own, batch, asked in self._solves(chunk, stage, gain, options):
+                    if len(own) and not self._judge(own, batch, asked, stage, gain):
                         return None
-            self._leave_behind(rows, stage)
+            if gain == 0.0:
+                self._leave_behind(rows, stage)
         groups, fates = len(self._best), len(FATES)
         counts = np.bincount(self._group * fates + self._fate, minlength=groups * fates).reshape(groups, fates)
         found = self._candidate >= 0
@@ -120,41 +126,44 @@ class CandidateRace:
             rows, place = rows[left], place[left]
             begin, size = begin + size, 2 * size
 
-    def _solves(self, rows: Rows, stage: int, options: SolverOptions) -> Iterator[tuple[Rows, Batch, SolverOptions]]:
+    def _solves(
+        self, rows: Rows, stage: int, gain: float, options: SolverOptions
+    ) -> Iterator[tuple[Rows, Batch, SolverOptions]]:
         """Yield the solves of a stage: candidates, their problems and options."""
-        group, room = self._group[rows], self._best[self._group[rows]] - self._cost[rows]
-        if stage > 0 and self._criterion == "nearest":
-            limits, is_open = limits_near(self._robot, self._batch.limits, rows, self._values.starts(rows), room)
-            rows = rows[is_open]
-            yield rows, self._batch.part(rows)._replace(limits=limits), replace(options, best_of="nearest")
+        group = self._group[rows]
+        best = self._best[group]
+        room = best - gain * np.abs(np.where(np.isinf(best), 0.0, best)) - self._cost[rows]
+        if stage > 0 and self._values.narrows_limits:
+            yield *self._values.narrowed(rows, room), replace(options, best_of=None if gain > 0.0 else "nearest")
         elif stage > 0 and self._criterion == "clearance":
             for one in np.unique(group):  # a solve has one margin
                 own, least = rows[group == one], -float(room[group == one].max())
-                margin = max(options.margin, least)
-                yield own, self._batch.part(own), replace(options, best_of="clearance", margin=margin)
+                asked = replace(options, margin=max(options.margin, least))
+                yield own, self._batch.part(own), replace(asked, best_of=None if gain > 0.0 else "clearance")
         else:
             single = options.precision == "float64" or options.repair or bool(self._robot.constraint_names)
-            if stage in SOLUTIONS and self._criterion in ("manipulability", "limit_margin") and not single:
+            if stage in SEVERAL and self._criterion == "manipulability" and not single:
                 is_solved = self._fate[rows] == SOLVED
                 own, rows = rows[is_solved], rows[~is_solved]
-                number, difference = SOLUTIONS[stage]
+                number, difference = SEVERAL[stage]
                 several = replace(self._options, solutions=number, solution_difference=difference)
                 yield own, self._batch.part(own), several
             yield rows, self._batch.part(rows), options
 
-    def _judge(self, rows: Rows, batch: Batch, options: SolverOptions, stage: int) -> bool:
+    def _judge(self, rows: Rows, batch: Batch, options: SolverOptions, stage: int, gain: float) -> bool:
         """Solve candidates, note what is known of them, keep the best of each group; return whether all is sound."""
         result = self._solve(batch, options)
         if result is None:
             return False
         joint_q, value = self._values.of(rows, result)
         value = np.where(result.success, value + self._cost[rows], np.inf)
-        self._note_fates(rows, result, is_narrowed=stage > 0 and self._criterion in ("nearest", "clearance"))
+        self._note_fates(rows, result, is_narrowed=stage > 0 and self._criterion != "manipulability")
         better = value < self._best[self._group[rows]]
         if not self._keep(rows[better], joint_q[better], value[better]):
             return False
-        best = self._best[self._group[rows]]
-        self._place[rows] = self._values.places(result, value, best, self._cost[rows], stage)
+        if gain == 0.0:
+            best = self._best[self._group[rows]]
+            self._place[rows] = self._values.places(result, value, best, self._cost[rows], stage)
         return True
 
     def _note_fates(self, rows: Rows, result: IKResult, *, is_narrowed: bool) -> None:
@@ -199,7 +208,8 @@ class CandidateRace:
     def _second_poses(self, via: Via, rows: Rows, joint_q: NDArray[Any]) -> IKResult | None:
         """Solve for the second poses from answers, with bounded changes of joints."""
         most = np.full(len(rows), via.max_change)
-        limits, _ = limits_near(self._robot, self._batch.limits, rows, joint_q, most)  # answers are within limits
+        limits = limits_of(self._robot, self._batch.limits, rows)
+        limits, _ = limits_near(self._robot, limits, joint_q, most)  # answers are within limits
         positions, orientations = via.batch.positions, via.batch.orientations_xyzw
         poses = self._batch._replace(positions=positions, orientations_xyzw=orientations, start=None)
         part = poses.part(rows)._replace(start=joint_q, limits=limits)
@@ -212,7 +222,9 @@ class CandidateRace:
         ranked = rows[np.isfinite(self._place[rows])]
         ordered = ranked[np.lexsort((ranked, self._place[ranked], self._group[ranked]))]
         group = self._group[ordered]
-        kept = np.maximum(KEPT_LEAST[min(stage, len(KEPT_LEAST) - 1)], KEPT_SHARE * np.bincount(group)[group])
+        kept_of_stages = KEPT_OF_CLEARANCE if self._criterion == "clearance" else KEPT
+        share, least = kept_of_stages[min(stage, len(kept_of_stages) - 1)]
+        kept = np.maximum(least, share * np.bincount(group)[group])
         self._is_near[rows] = np.isneginf(self._place[rows])
         self._is_near[ordered[_place_in_group(group) < kept]] = True
 

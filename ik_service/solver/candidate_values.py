@@ -16,7 +16,7 @@ from ik_service.solver.given.targets import Target, rows_of
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.result import IKResult
 
-FAR = 1.35  # times the best value: a first answer further off is taken to stay far off
+FAR_FROM_BEST = 1.35  # times the best value: a first answer further off is taken to stay far off
 UNSOLVED_STAGES = 2  # stages after which candidates without an answer leave the race
 
 Rows = NDArray[np.intp]
@@ -36,10 +36,28 @@ class CandidateValues:
         """Return whether no value is below 0, so that the cost of a candidate bounds its value."""
         return self.criterion in ("first", "nearest")
 
+    @property
+    def narrows_limits(self) -> bool:
+        """Return whether a better answer has its joints in narrower limits."""
+        return self.criterion in ("nearest", "limit_margin")
+
+    def narrowed(self, rows: Rows, most: Float64Array) -> tuple[Rows, Batch]:
+        """Return the candidates with room for values below `most` [n], and their problems within this room."""
+        limits = limits_of(self.robot, self.batch.limits, rows)
+        start = self.starts(rows)
+        if self.criterion == "nearest":
+            limits, is_open = limits_near(self.robot, limits, start, most)
+            rows = rows[is_open]
+            return rows, self.batch.part(rows)._replace(limits=limits)
+        limits, is_open = limits_inside(limits, -most)
+        rows, columns = rows[is_open], self.robot.dof_coordinate[self.robot.active_dof]
+        middle = start[is_open].astype(np.float64)
+        middle[:, columns[columns >= 0]] = self.robot.mid_joint_q[columns[columns >= 0]]
+        return rows, self.batch.part(rows)._replace(start=middle, limits=limits)
+
     def starts(self, rows: Rows) -> NDArray[Any]:
-        """Return the given starts of candidates, [n, coordinates]."""
-        start = self.batch.start
-        assert start is not None  # the criterion has been checked
+        """Return the starts of candidates, [n, coordinates]: as given, or the middle of the ranges."""
+        start = self.robot.mid_joint_q if self.batch.start is None else self.batch.start
         return np.broadcast_to(start, (len(rows), start.shape[-1])) if start.ndim == 1 else start[rows]
 
     def of(self, rows: Rows, result: IKResult) -> tuple[NDArray[Any], Float64Array]:
@@ -76,8 +94,8 @@ class CandidateValues:
         """
         blocked = result.status == IKStatus.BLOCKED_BY_COLLISION
         if self.criterion == "nearest" and stage == 0:
-            return np.where(result.success & (value > FAR * best), value, -np.inf)
-        if self.criterion == "nearest":  # within narrow limits: by how nearly targets are met
+            return np.where(result.success & (value > FAR_FROM_BEST * best), value, -np.inf)
+        if self.narrows_limits and stage > 0:  # by how nearly targets are met
             met = -np.inf if stage < UNSOLVED_STAGES else -1.0
             return np.where(result.success | blocked, met, np.nan_to_num(result.cost, nan=np.inf))
         place = np.where(result.success, value, -np.inf if stage < UNSOLVED_STAGES else np.inf)
@@ -98,15 +116,15 @@ class CandidateValues:
         return found
 
     def _limit_margins(self, rows: Rows, joint_q: NDArray[Any]) -> Float64Array:
-        """Return least distances of active joints from their limits [rad or m], [n, solutions]; infinity without."""
-        robot, limits = self.robot, self.batch.limits
-        lower, upper = robot.active_limit_lower[None], robot.active_limit_upper[None]
-        if limits is not None:
-            lower, upper, _ = limits.part(rows)
-        columns = robot.dof_coordinate[robot.active_dof]
+        """Return least distances of moving joints from their limits [rad or m], [n, solutions]; infinity without."""
+        limits, columns = (
+            limits_of(self.robot, self.batch.limits, rows),
+            self.robot.dof_coordinate[self.robot.active_dof],
+        )
         q = joint_q[..., np.maximum(columns, 0)].astype(np.float64)
-        room = np.minimum(q - lower[:, None], upper[:, None] - q)
-        return np.asarray(np.where(columns >= 0, room, np.inf).min(axis=-1, initial=np.inf))
+        room = np.minimum(q - limits.lower[:, None], limits.upper[:, None] - q)
+        counts = (columns >= 0) & (limits.lower < limits.upper)[:, None]
+        return np.asarray(np.where(counts, room, np.inf).min(axis=-1, initial=np.inf))
 
 
 def largest_change(robot: RobotModel, start: NDArray[Any], joint_q: NDArray[Any]) -> Float64Array:
@@ -121,19 +139,33 @@ def largest_change(robot: RobotModel, start: NDArray[Any], joint_q: NDArray[Any]
     return np.asarray(found)
 
 
+def limits_of(robot: RobotModel, limits: AskedLimits | None, rows: Rows) -> AskedLimits:
+    """Return the limits of some candidates; `limits` are those of all candidates, None for the robot's."""
+    if limits is not None:
+        return limits.part(rows)
+    frozen = np.zeros((1, robot.active_dof_count), bool)
+    return AskedLimits(robot.active_limit_lower[None], robot.active_limit_upper[None], frozen)
+
+
 def limits_near(
-    robot: RobotModel, limits: AskedLimits | None, rows: Rows, start: NDArray[Any], most: Float64Array
+    robot: RobotModel, limits: AskedLimits, start: NDArray[Any], most: Float64Array
 ) -> tuple[AskedLimits, NDArray[np.bool_]]:
     """Return limits within changes `most` [n] of starts [n, coordinates], and the mask of lines with room between.
 
-    The limits are for the lines with room alone; `limits` are those of all candidates, None for the robot's.
+    The limits returned are of the lines with room alone.
     """
-    if limits is None:
-        frozen = np.zeros((1, robot.active_dof_count), bool)
-        limits = AskedLimits(robot.active_limit_lower[None], robot.active_limit_upper[None], frozen)
-    limits, columns = limits.part(rows), robot.dof_coordinate[robot.active_dof]
+    columns = robot.dof_coordinate[robot.active_dof]
     start = start[:, np.maximum(columns, 0)].astype(np.float64)
     change = np.where(columns >= 0, most[:, None], np.inf)  # rotations of ball and floating joints have no limits
-    lower, upper = np.maximum(limits.lower, start - change), np.minimum(limits.upper, start + change)
-    is_open = (lower <= upper).all(axis=1)
+    return _with_room(limits, np.maximum(limits.lower, start - change), np.minimum(limits.upper, start + change))
+
+
+def limits_inside(limits: AskedLimits, least: Float64Array) -> tuple[AskedLimits, NDArray[np.bool_]]:
+    """Return limits at least `least` [n] inside the limits of moving joints, and the mask of lines with room."""
+    inside = np.where(limits.lower < limits.upper, np.maximum(least, 0.0)[:, None], 0.0)
+    return _with_room(limits, limits.lower + inside, limits.upper - inside)
+
+
+def _with_room(limits: AskedLimits, lower: Float64Array, upper: Float64Array) -> tuple[AskedLimits, NDArray[np.bool_]]:
+    is_open: NDArray[np.bool_] = np.asarray((lower <= upper).all(axis=1))
     return AskedLimits(lower[is_open], upper[is_open], np.broadcast_to(limits.frozen, lower.shape)[is_open]), is_open

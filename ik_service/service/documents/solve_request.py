@@ -161,7 +161,7 @@ def read_poses(target: TargetPoses, pointer: str) -> tuple[FloatArray | None, Fl
 
 def _check_attempts(options: SolverOptions, count: int, world: World | None, dofs_at_once: int) -> None:
     """Refuse too many attempts; `dofs_at_once` are the active DOFs of a choice, which is solved in one batch."""
-    seeds = STAGES[-1] if dofs_at_once and options.seeds is None else options.seed_count
+    seeds = STAGES[-1][0] if dofs_at_once and options.seeds is None else options.seed_count
     most = limits.MAX_ATTEMPT_COUNT // max(1, dofs_at_once**2 * options.max_iterations // limits.CHOICE_EFFORT)
     if world is not None:
         most //= 1 + counted_objects(world) // limits.OBJECTS_OF_AN_ATTEMPT
