@@ -65,9 +65,10 @@ class CandidateSolving:
             orientations_xyzw: Orientations, in the same way.
             group: Group of each candidate, whole numbers from 0 to n - 1, [n]; None for a single group.
             criterion: Value of an answer; lower is better, and of equal values with equal seeds the lowest index wins.
-                "first" is 0 for every success; "nearest" the largest change of a joint from `initial_joint_q` [rad or m], whole turns
-                counted; "clearance" minus the clearance [m]; "manipulability" minus the manipulability, the least of
-                all targets; "limit_margin" minus the least distance of a joint from a limit [rad or m].
+                "first" is 0 for every success; "nearest" the largest change of a joint from `initial_joint_q` [rad or
+                m], whole turns counted; "clearance" minus the clearance [m]; "manipulability" minus the manipulability,
+                the least of all targets; "limit_margin" minus the least distance of a moving joint from a limit [rad or
+                m].
             cost: A number for each candidate, added to its value, [n]; None for 0. With "first" the candidate of least
                 cost that succeeds is chosen.
             via: A second pose of each candidate, as (positions, orientations_xyzw, max_change), which has to be reached
