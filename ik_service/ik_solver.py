@@ -11,6 +11,7 @@ from ik_service.collision.world import AttachedObject, World
 from ik_service.errors import EngineError
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.motion import PathResult
+from ik_service.motion.clip_fitting import ClipFitting
 from ik_service.motion.follow import followed
 from ik_service.motion.result import RateLimits
 from ik_service.motion.waypoints import WayCheck, Waypoints
@@ -34,7 +35,7 @@ from ik_service.solver.verdict.advice import IslandReport
 from objectives import IKObjective
 
 
-class IKSolver(CandidateSolving):
+class IKSolver(CandidateSolving, ClipFitting):
     """Solves batches of inverse-kinematics problems of one robot. Not thread-safe; the robot may be shared.
 
     Args:
@@ -89,7 +90,7 @@ class IKSolver(CandidateSolving):
         self._order, self.wxyz = CallerOrder(robot, joint_order), wxyz
         self.coordinate_names, self.dof_names = self._order.coordinate_names, self._order.dof_names
         setup = SolverSetup(self.device, engine, not islands, 1 if threads is None else threads, self.options)
-        self._solves = SecondTries(robot, targets, objectives, setup)
+        self._setup, self._solves = setup, SecondTries(robot, targets, objectives, setup)
         self._core = self._solves.core
         self.engine = self._core.engine.name
         labels = self._core.row_labels()

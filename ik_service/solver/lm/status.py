@@ -19,6 +19,7 @@ class IKStatus(IntEnum):
     BLOCKED_BY_COLLISION = 7
     UNREACHABLE = 8
     NO_CANDIDATE = 9
+    UNSETTLED = 10
 
     @property
     def word(self) -> str:
@@ -62,6 +63,8 @@ _ADVICE = {
     IKStatus.UNREACHABLE: "Proven to be out of reach: no configuration within the joint limits comes within the "
     "tolerances. Check frame and units, or move the pose.",
     IKStatus.NO_CANDIDATE: "The group has no candidates: give it some, or leave its number out.",
+    IKStatus.UNSETTLED: "The fit of the clip would still move this frame: its speeds or accelerations leave no way, or "
+    "its targets jump.",
 }
 _ADVICE_WITHOUT_TARGETS = {
     IKStatus.CONVERGED: "The objectives are at a minimum, or at zero.",
@@ -85,4 +88,5 @@ _MOVEIT_ERROR_CODES = {
     IKStatus.BLOCKED_BY_COLLISION: _GOAL_IN_COLLISION,
     IKStatus.UNREACHABLE: _NO_IK_SOLUTION,
     IKStatus.NO_CANDIDATE: _NO_IK_SOLUTION,
+    IKStatus.UNSETTLED: _NO_IK_SOLUTION,
 }

@@ -1,0 +1,168 @@
+"""Limits of speed and acceleration between frames of a clip: a clip that keeps them, and the room of single frames."""
+
+import typing
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import warp as wp
+from numpy.typing import NDArray
+
+from ik_service.kernels.device_lock import DEVICE_LOCK
+from ik_service.kernels.kernel_loading import KernelsFor, load_kernels_alone
+from ik_service.mechanism.transforms import Float64Array
+from ik_service.motion.result import RateLimits
+from ik_service.robots import RobotModel
+
+Frames = NDArray[np.intp]
+CLIPS: Any = wp.get_module("ik_service_clips")
+ROUNDING = 1.0 + 1e-6  # of limits in float32
+
+
+@dataclass(frozen=True, eq=False)
+class ClipLimits:
+    """Limits of the active DOFs with a coordinate."""
+
+    columns: NDArray[np.intp]  # coordinates of these DOFs, [moved]
+    lower: Float64Array  # position limits [rad or m], [moved]
+    upper: Float64Array
+    step: Float64Array  # largest changes from frame to frame [rad or m], [moved]
+    bend: Float64Array  # largest changes of these changes [rad or m], [moved]
+
+    @classmethod
+    def of(cls, robot: RobotModel, rates: RateLimits) -> "ClipLimits":
+        """Return the limits; leaders keep their followers within limits."""
+        columns = robot.dof_coordinate[robot.active_dof].astype(np.intp)
+        own = columns >= 0
+        rate = np.full((2, robot.active_dof_count), np.inf)
+        for dof, active in enumerate(robot.dof_active):
+            factor = abs(float(robot.dof_multiplier[dof]))
+            if active >= 0 and factor > 0.0:
+                both = rates.velocity[dof] * rates.dt, rates.acceleration[dof] * rates.dt**2
+                rate[:, active] = np.minimum(rate[:, active], np.array(both) / factor)
+        lower, upper = robot.active_limit_lower[own], robot.active_limit_upper[own]
+        return cls(columns[own], lower, upper, rate[0, own], rate[1, own])
+
+    @property
+    def colours(self) -> int:
+        """Number of sets of frames whose limits do not depend on each other within a set."""
+        return 3 if np.isfinite(self.bend).any() else 2
+
+    def kept(self, wanted: Float64Array, begins: Frames, first: Float64Array | None) -> Float64Array:
+        """Return clips within all limits near the wanted ones, [frames, moved], each from `first` where given.
+
+        Clips begin at the frames `begins`. Forwards, then backwards, each frame goes as far towards the wanted one as
+        limits and the way to a stop allow; the mean of both keeps the limits, too.
+        """
+        wanted = np.clip(wanted, self.lower, self.upper)
+        limits = np.stack([self.lower, self.upper, self.step, self.bend])
+        passes = np.empty((2, *wanted.shape))
+        for found, backwards in zip(passes, (0, 1), strict=True):
+            _run(wanted, begins, limits, None, backwards, found)
+        mean: Float64Array = passes.mean(axis=0)
+        if first is None:
+            return mean
+        found = np.empty_like(mean)
+        _run(mean, begins, limits, np.clip(first, self.lower, self.upper), 0, found)
+        return found
+
+    def room(
+        self, q: Float64Array, frames: Frames, clip: Frames, first: Float64Array | None
+    ) -> tuple[Float64Array, Float64Array]:
+        """Return lower and upper limits of frames between their neighbours, [n, moved] each, with the frames inside."""
+        lower, upper = np.broadcast_to(self.lower, q[frames].shape), np.broadcast_to(self.upper, q[frames].shape)
+        one, two = [], []
+        for side in (-1, 1):
+            one.append(neighbours(q, frames, side, clip, first))
+            two.append(neighbours(q, frames, 2 * side, clip, first))
+        for there in one:
+            lower = np.fmax(lower, there - self.step)
+            upper = np.fmin(upper, there + self.step)
+        if self.colours == 3:
+            middles = [0.5 * (one[0] + one[1]), *(2.0 * near - far for near, far in zip(one, two, strict=True))]
+            for middle, width in zip(middles, (0.5 * self.bend, self.bend, self.bend), strict=True):
+                lower, upper = np.fmax(lower, middle - width), np.fmin(upper, middle + width)
+        return np.minimum(lower, q[frames]), np.maximum(upper, q[frames])
+
+    def over(self, q: Float64Array, clip: Frames) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return the masks of coordinates beyond limits of speed and acceleration, [frames, moved]; inside clips."""
+        step, bend = changes(q, clip)
+        return np.abs(step) > self.step * ROUNDING, np.abs(bend) > self.bend * ROUNDING
+
+
+def _run(
+    wanted: Float64Array, begins: Frames, limits: Float64Array, first: Float64Array | None, backwards: int, out: Any
+) -> None:
+    ends = np.append(begins, len(wanted)).astype(np.int32)
+    before = np.zeros((0, wanted.shape[1])) if first is None else first[None]
+    with DEVICE_LOCK, KernelsFor():
+        load_kernels_alone(CLIPS, wp.get_device("cpu"))
+        arrays: list[Any] = [wp.array(one, device="cpu", copy=False) for one in (wanted, ends, limits, before, out)]
+        wp.launch(_keep, (len(begins), wanted.shape[1]), [*arrays, backwards], device="cpu")
+
+
+@wp.kernel(module=CLIPS, enable_backward=False)
+@typing.no_type_check
+def _keep(
+    wanted: wp.array2d[wp.float64],  # [frames, moved], within position limits
+    ends: wp.array[wp.int32],  # [clips + 1]: first frame of each clip, and the number of frames
+    limits: wp.array2d[wp.float64],  # [4, moved]: lower, upper, largest step, largest bend
+    first: wp.array2d[wp.float64],  # [0 or 1, moved]: where clips start
+    out: wp.array2d[wp.float64],  # [frames, moved], written
+    backwards: int,  # 1 from the last frame to the first
+):
+    clip, j = wp.tid()
+    step, bend = limits[2, j], limits[3, j]
+    k = ends[clip]
+    way = int(1)
+    if backwards == 1:
+        k = ends[clip + 1] - 1
+        way = -1
+    at = wanted[k, j]
+    before = wp.float64(0.0)
+    has_speed = bool(False)  # whether the step before limits the next one
+    if first.shape[0] == 1:
+        at = first[0, j]
+        has_speed = True
+    else:
+        out[k, j] = at
+        k += way
+    while k >= ends[clip] and k < ends[clip + 1]:
+        gap = wanted[k, j] - at
+        move = wp.clamp(gap, -step, step)
+        if wp.isfinite(bend):
+            # the way to a stop within n + 1 steps that end at the goal: m + (m - bend) + ... = gap
+            n = wp.floor(
+                wp.float64(0.5) * (wp.sqrt(wp.float64(1.0) + wp.float64(8.0) * wp.abs(gap) / bend) - wp.float64(1.0))
+            )
+            most = wp.abs(gap) / (n + wp.float64(1.0)) + wp.float64(0.5) * n * bend
+            move = wp.clamp(move, -most, most)
+            if has_speed:
+                move = wp.clamp(move, before - bend, before + bend)
+        at += move
+        before = move
+        has_speed = True
+        out[k, j] = at
+        k += way
+
+
+def neighbours(q: Float64Array, frames: Frames, offset: int, clip: Frames, first: Float64Array | None) -> Float64Array:
+    """Return frames at an offset in the same clip, NaN where there is none; `first` stands before a clip."""
+    there = np.clip(frames + offset, 0, len(q) - 1)
+    inside = (frames + offset >= 0) & (frames + offset < len(q))
+    inside &= clip[there] == clip[frames]
+    found = np.where(inside[:, None], q[there], np.nan)
+    if first is not None and offset < 0:
+        found[~inside] = first
+    return found
+
+
+def changes(q: Float64Array, clip: Frames) -> tuple[Any, Any]:
+    """Return changes from the frame before, and the changes of these changes; 0 at the begin of a clip."""
+    step = np.diff(q, axis=0, prepend=q[:1])
+    begins = np.concatenate([[True], clip[1:] != clip[:-1]])
+    step[begins] = 0.0
+    bend = np.diff(step, axis=0, prepend=step[:1])
+    second = np.concatenate([[True], begins[:-1]])
+    bend[begins | second] = 0.0
+    return step, bend
