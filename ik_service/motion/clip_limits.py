@@ -59,12 +59,11 @@ class ClipLimits:
         passes = np.empty((2, *wanted.shape))
         for found, backwards in zip(passes, (0, 1), strict=True):
             _run(wanted, begins, limits, None, backwards, found)
-        mean: Float64Array = passes.mean(axis=0)
-        if first is None:
-            return mean
-        found = np.empty_like(mean)
-        _run(mean, begins, limits, np.clip(first, self.lower, self.upper), 0, found)
-        return found
+        found: Float64Array = passes.mean(axis=0)
+        if first is not None:
+            mean = found.copy()
+            _run(mean, begins, limits, np.clip(first, self.lower, self.upper), 0, found)
+        return np.asarray(np.clip(found, self.lower, self.upper))  # sums of steps are rounded
 
     def room(
         self, q: Float64Array, frames: Frames, clip: Frames, first: Float64Array | None
