@@ -57,8 +57,8 @@ class ClipLimits:
         wanted = np.clip(wanted, self.lower, self.upper)
         limits = np.stack([self.lower, self.upper, self.step, self.bend])
         passes = np.empty((2, *wanted.shape))
-        for found, backwards in zip(passes, (0, 1), strict=True):
-            _run(wanted, begins, limits, None, backwards, found)
+        for backwards in (0, 1):
+            _run(wanted, begins, limits, None, backwards, passes[backwards])
         found: Float64Array = passes.mean(axis=0)
         if first is not None:
             mean = found.copy()
