@@ -39,6 +39,8 @@ FIRST = {  # names that a reader looks for first; the others follow, errors last
         "ik_service.IKStatus",
         "ik_service.RobotModel",
         "ik_service.PathResult",
+        "ik_service.CandidateResult",
+        "ik_service.ClipResult",
         "ik_service.solver.derivatives.linearisation.Linearisation",
         "ik_service.solver.derivatives.linearisation.DofState",
     ],
@@ -54,6 +56,7 @@ FIRST = {  # names that a reader looks for first; the others follow, errors last
     ],
 }
 INHERITED = {  # classes that are shown with what they inherit
+    "ik_service.IKSolver",
     "ik_service.RobotModel",
     "ik_service.client.AsyncStream",
     "ik_service.client.Client",

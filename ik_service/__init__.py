@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ik_service.errors import EngineError, KernelCacheError, RobotFileError
     from ik_service.ik_solver import IKSolver
+    from ik_service.motion.clip_result import ClipResult
     from ik_service.motion.result import PathResult
     from ik_service.robots import RobotModel, builtin_robot_names, load_robot
     from ik_service.solver.candidates import CandidateResult
@@ -21,6 +22,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CandidateResult",
+    "ClipResult",
     "EngineError",
     "IKResult",
     "IKSolver",
@@ -40,6 +42,7 @@ _HOMES = {
     "ik_service.errors": ("EngineError", "KernelCacheError", "RobotFileError"),
     "ik_service.robots": ("RobotModel", "builtin_robot_names", "load_robot"),
     "ik_service.ik_solver": ("IKSolver",),
+    "ik_service.motion.clip_result": ("ClipResult",),
     "ik_service.motion.result": ("PathResult",),
     "ik_service.solver.candidates": ("CandidateResult",),
     "ik_service.solver.given.options": ("SolverOptions",),

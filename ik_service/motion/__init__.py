@@ -2,6 +2,8 @@
 
 waypoints --one batch--> reachable waypoints; solutions at a few anchors --sweeps--> tracks, warm-started
 tracks --per island: dynamic programming over waypoints--> choice --bridges at track changes--> turns --> result
+
+Clips: targets that need not be met are fitted over all frames within limits of speed and acceleration; see `clip`.
 """
 
 from ik_service.motion.result import PathResult
