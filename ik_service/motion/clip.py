@@ -21,7 +21,7 @@ from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 
-SWEEPS_MAX = 8  # passes over all frames
+SWEEPS = {2: 6, 3: 16}  # most passes over all frames, by the number of colours of `ClipLimits`
 SWEEP_ITERATIONS = 4  # of a frame in a pass
 MIDDLE_WEIGHT = 0.01  # of the draw to the middle of the ranges, for frames alone [1/rad or 1/m]
 SMOOTH_WEIGHT = 0.01  # of the draw to the mean of the neighbours, times `smoothness`
@@ -51,7 +51,7 @@ def fitted(problem: ClipProblem, solver: DrawnSolver, options: SolverOptions) ->
     joint_q[:, columns] = limits.kept(joint_q[:, columns], begins, first)
     options = replace(options, max_iterations=SWEEP_ITERATIONS)
     moved = np.full(len(joint_q), np.inf)
-    for _ in range(SWEEPS_MAX):
+    for _ in range(SWEEPS[limits.colours]):
         active = _beside(moved > SETTLED, clip)
         before = joint_q.copy()
         for colour in range(limits.colours):
