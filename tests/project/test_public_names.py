@@ -10,7 +10,7 @@ import ik_service.integrations.bulk
 import objectives
 
 IK_SERVICE = """
-CandidateResult EngineError IKResult IKSolver IKStatus KernelCacheError PathResult RobotFileError RobotModel
+CandidateResult ClipResult EngineError IKResult IKSolver IKStatus KernelCacheError PathResult RobotFileError RobotModel
 SolverOptions Target __version__ builtin_robot_names load_robot
 """
 OBJECTIVES = """
