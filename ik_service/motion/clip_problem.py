@@ -23,7 +23,7 @@ from ik_service.solver.result import IKResult, ResultHead
 from ik_service.solver.solve import SolverCore
 from objectives import IKObjectivePosture, InputError
 
-ROWS = 6  # of a target
+TARGET_ROWS = 6  # of a target
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +83,10 @@ def read_clip(
 
 def _read_weights(row_weights: Any, targets: tuple[Target, ...], count: int) -> Float64Array:
     """Return the weights of all rows, [frames, targets, 6]; None for those of the targets."""
-    shape = (count, len(targets), ROWS)
+    shape = (count, len(targets), TARGET_ROWS)
     if row_weights is None:
-        own = [np.ones(ROWS) if target.row_weights is None else target.row_weights for target in targets]
-        return np.stack([np.broadcast_to(one, (count, ROWS)) for one in own], axis=1)
+        own = [np.ones(TARGET_ROWS) if target.row_weights is None else target.row_weights for target in targets]
+        return np.stack([np.broadcast_to(one, (count, TARGET_ROWS)) for one in own], axis=1)
     weights = host_array("row_weights", row_weights)
     if weights.shape not in (shape, shape[1:]):
         raise InputError(f"row_weights has shape {list(weights.shape)}. Allowed: {list(shape[1:])} or {list(shape)}.")
