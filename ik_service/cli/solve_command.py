@@ -5,17 +5,19 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ik_service.cli.console import message_console, progress_bar
 from ik_service.cli.default_links import default_links
 from ik_service.cli.random_report import print_report, random_request, report_of
-from ik_service.cli.solve_files import check_output, csv_text, read_targets, write_answer
+from ik_service.cli.solve_files import check_output, choice_text, csv_text, read_targets, write_answer
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.robots import RobotModel, load_robot, load_world
 from ik_service.service.pool.solver_cache import SolverCache
 from ik_service.service.queue.solve_request import SolveRequest, TimedResult
+from ik_service.solver.candidates import CandidateResult, Choice, read_groups
 from ik_service.solver.given.asked_limits import LimitReading
 from ik_service.solver.result import IKResult
 from ik_service.solver.verdict.advice import advice
@@ -36,10 +38,15 @@ class Job:
     world: Path | None = None  # file of a world; None for the world of a .json file, if any
     # requested limits of joints, NAME=LOWER:UPPER each, in addition to the limits of a .json file
     joint_limits: tuple[str, ...] = ()
+    criterion: Any = None  # value of a choice among candidates; None for that of the file
 
     def with_options(self, robot: RobotModel, request: SolveRequest) -> SolveRequest:
         """Return the request with the caller's options and world instead of its own, and with narrower limits."""
         request = replace(request, options=request.options.merged(dict(self.options)))
+        if self.criterion is not None:
+            groups = read_groups(None, None, None, request.problem_count)
+            choice = request.choice or Choice(groups, "first", None, None)
+            request = replace(request, choice=choice._replace(criterion=self.criterion))
         if self.joint_limits:
             batch = request.batch
             reading = LimitReading(robot, CallerOrder(robot, None), batch.start, batch.problem_count, batch.limits)
@@ -69,12 +76,11 @@ def solve_file(job: Job, targets: Path, output: Path | None) -> bool:
     decoded = read_targets(targets, robot, links)
     decoded = replace(decoded, request=job.with_options(robot, decoded.request))
     request = decoded.request
-    if request.choice is not None and (output is None or output.suffix != ".json"):
-        raise InputError(f"'{targets}' asks for the best of candidates, which JSON holds: give --output OUT.json.")
     answer = _solve(SolverCache(job.device), robot, request)
     result = answer.result
     if output is None:
-        sys.stdout.write(csv_text(robot, result))
+        is_choice = isinstance(result, CandidateResult)
+        sys.stdout.write(choice_text(robot, result) if is_choice else csv_text(robot, result))
         sys.stdout.flush()  # before the messages
     else:
         write_answer(output, robot, decoded, answer)

@@ -7,6 +7,7 @@ problem, npz with an array per column, JSON with the document of HTTP.
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,16 @@ from ik_service.service.documents.solve_answer import answer_document
 from ik_service.service.documents.solve_any import read_solve_any
 from ik_service.service.documents.solve_request import NO_WORLDS, DecodedSolve, read_solve
 from ik_service.service.queue.solve_request import Float64Array, SolveRequest, TimedResult
+from ik_service.solver.candidates import FATES, CandidateResult, Choice, read_groups
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target
 from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.result import IKResult
 from objectives.errors import InputError
 
-NPZ_ARRAYS = {"positions": 3, "orientations_xyzw": 4, "initial_joint_q": 0}
+NPZ_ARRAYS = {"positions": 3, "orientations_xyzw": 4, "initial_joint_q": 0, "group": 1, "cost": 1}
 """Arrays of a target file with the width of their rows; 0 is the number of the robot's coordinates."""
+CHOICE_COLUMNS = {"group": ("group",), "cost": ("cost",)}  # of candidates
 
 
 def read_targets(path: Path, robot: RobotModel, links: Sequence[str]) -> DecodedSolve:
@@ -59,7 +62,13 @@ def read_targets(path: Path, robot: RobotModel, links: Sequence[str]) -> Decoded
     if not batch.problem_count:
         raise InputError(f"'{path}' holds no targets. Give positions, orientations or both, for one problem at least.")
     batch = batch._replace(start=columns.get("initial_joint_q"))
-    return DecodedSolve(SolveRequest((Target(links[0]),), batch), frozenset())
+    request = SolveRequest((Target(links[0]),), batch)
+    if not CHOICE_COLUMNS.keys().isdisjoint(columns):
+        group, cost = (columns[name][:, 0] if name in columns else None for name in CHOICE_COLUMNS)
+        whole = group if group is None or (group != np.round(group)).any() else group.astype(np.int64)
+        groups = read_groups(whole, None, cost, batch.problem_count)
+        request = replace(request, choice=Choice(groups, "first", None, None))
+    return DecodedSolve(request, frozenset())
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -76,11 +85,12 @@ def _read_csv(path: Path, _: RobotModel) -> dict[str, Float64Array]:
         raise InputError(f"'{path}' is not CSV in UTF-8: {error}.") from error
     header = [name.strip() for name in rows[0]] if rows else []
     known = [name for columns in CSV_COLUMNS.values() for name in columns]
-    present = {key: columns for key, columns in CSV_COLUMNS.items() if set(columns) & set(header)}
+    present = {key: own for key, own in (CSV_COLUMNS | CHOICE_COLUMNS).items() if set(own) & set(header)}
     wanted = sorted(name for columns in present.values() for name in columns)
     if not present or sorted(header) != wanted:
         raise InputError(
-            f"'{path}' has the header {','.join(header)!r}. Allowed: {','.join(known)}, or only x,y,z or qx,..."
+            f"'{path}' has the header {','.join(header)!r}. Allowed: {','.join(known)}, or only x,y,z or qx,...; "
+            "group and cost of candidates."
         )
     filled = [(line, row) for line, row in enumerate(rows[1:], start=2) if len(row) > 1 or "".join(row).strip()]
     blank = len(rows) - 1 - len(filled)
@@ -123,6 +133,9 @@ def _read_npz(path: Path, robot: RobotModel) -> dict[str, Float64Array]:
     except Exception as error:  # several packages read archives, each with its own errors for damaged files
         reason = str(error) or type(error).__name__
         raise InputError(f"'{path}' is not an .npz archive of plain arrays: {reason}.") from error
+    arrays = {
+        name: array[:, None] if array.ndim == 1 and name in CHOICE_COLUMNS else array for name, array in arrays.items()
+    }
     for name, array in arrays.items():
         if name not in NPZ_ARRAYS:
             raise InputError(f"'{path}' holds an array {name!r}. Allowed: {', '.join(NPZ_ARRAYS)}.")
@@ -159,7 +172,10 @@ def write_answer(path: Path, robot: RobotModel, decoded: DecodedSolve, answer: T
 
     JSON results hold the included columns of the request.
     """
-    if path.suffix == ".csv":
+    if path.suffix != ".json" and isinstance(answer.result, CandidateResult):
+        columns = choice_columns(answer.result)
+        content = choice_text(robot, answer.result).encode() if path.suffix == ".csv" else _npz_of(robot, columns)
+    elif path.suffix == ".csv":
         content = csv_text(robot, answer.result).encode()
     elif path.suffix == ".npz":
         content = _npz_bytes(robot, answer.result)
@@ -183,6 +199,24 @@ def csv_text(robot: RobotModel, result: IKResult) -> str:
     return text.getvalue()
 
 
+def choice_columns(result: CandidateResult) -> dict[str, NDArray[Any]]:
+    """Return the columns of a choice, a line for each group."""
+    counts = {name: result.counts[:, place] for place, name in enumerate(FATES)}
+    found = {"joint_q": result.joint_q, "candidate": result.candidate, "value": result.value}
+    return found | {"status": np.array(result.status_names)} | counts
+
+
+def choice_text(robot: RobotModel, result: CandidateResult) -> str:
+    """Return a choice as CSV, a row for each group: coordinates by name, then the other columns."""
+    text, columns = io.StringIO(), choice_columns(result)
+    writer, joint_q = csv.writer(text, lineterminator="\n"), columns.pop("joint_q")
+    writer.writerow((*robot.coordinate_names, *columns))
+    for own, *row in zip(joint_q, *columns.values(), strict=True):
+        cells = ["" if isinstance(one, float) and np.isnan(one) else one for one in row]
+        writer.writerow([*("" if np.isnan(value) else f"{value:.9g}" for value in own), *cells])
+    return text.getvalue()
+
+
 def _texts(column: Column, values: NDArray[Any]) -> list[object]:
     if column.dtype == "status":
         return [STATUS_WORDS[code] for code in values]
@@ -199,6 +233,10 @@ def _npz_bytes(robot: RobotModel, result: IKResult) -> bytes:
         arrays[name] = values
         if name == "status":
             arrays["status_names"] = np.array(result.status_names)
+    return _npz_of(robot, arrays)
+
+
+def _npz_of(robot: RobotModel, arrays: dict[str, Any]) -> bytes:
     arrays["joint_names"] = np.array(robot.joint_names)
     arrays["coordinate_names"] = np.array(robot.coordinate_names)
     buffer = io.BytesIO()

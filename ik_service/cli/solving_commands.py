@@ -76,6 +76,13 @@ def solve(
         str | None,
         typer.Option(help="nearest: where a problem is not solved, the minimum to which its first start leads."),
     ] = None,
+    criterion: Annotated[
+        str | None,
+        typer.Option(
+            help="Choose the best of candidates, one for each group (columns group and cost of the file): first, "
+            "nearest, clearance, manipulability or limit_margin."
+        ),
+    ] = None,
     device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="With --random: report as JSON.")] = False,
     ray: Annotated[
@@ -134,14 +141,14 @@ def solve(
             "approximate": approximate,
         }
         options = {name: value for name, value in given.items() if value is not None}
-        job = Job(robot, tuple(link or ()), device, options, world, tuple(joint_limits or ()))
+        job = Job(robot, tuple(link or ()), device, options, world, tuple(joint_limits or ()), criterion)
         bulk = BulkOptions(ray, workers, result_format, tuple(column or ()), part_rows, mark_faulty)
         files, in_bulk = targets or [], is_bulk(targets or [], output, bulk)
         _check_form(files, output, random, in_bulk=in_bulk, as_json=as_json)
         if random is not None:
             solved = solve_random(job, random, seed or 0, as_json=as_json)
         elif in_bulk:
-            for name, value in (("--world", world), ("--joint-limits", joint_limits)):
+            for name, value in (("--world", world), ("--joint-limits", joint_limits), ("--criterion", criterion)):
                 if value:
                     raise typer.BadParameter(f"{name} does not go with bulk jobs.")
             solved = solve_bulk(job, files, output, bulk)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ik_service import IKSolver, load_robot
+from ik_service.solver.candidates import SOLVED
 
 POSITION_TOLERANCE = 1e-3  # [m], the solver's default
 HEADER = "x,y,z,qx,qy,qz,qw"
@@ -346,5 +347,38 @@ def test_a_body_with_groups_gets_the_best_candidate_of_each(run, tmp_path):
     assert (best["value"][0], best["status"]) == (own.value[0], own.status_names)
     assert np.array(best["joint_q"][0], np.float32).tobytes() == own.joint_q[0].tobytes()
     assert "1 of 3 solved for panda_hand" in result.stderr
-    assert "give --output OUT.json" in solve(run, path, code=2).stderr
-    assert "give --output OUT.json" in solve(run, path, "-o", tmp_path / "best.csv", code=2).stderr
+
+
+@pytest.mark.parametrize("suffix", ["csv", "npz"])
+def test_columns_of_candidates_ask_for_the_best_of_each_group(run, tmp_path, suffix):
+    group, cost = [0, 0, 2], [0.5, 0.0, 0.0]
+    targets, output = tmp_path / f"candidates.{suffix}", tmp_path / f"best.{suffix}"
+    if suffix == "csv":
+        rows = [",".join(map(str, [*row[:3], own, more])) for row, own, more in zip(TARGETS, group, cost, strict=True)]
+        targets.write_text("\n".join(["x,y,z,group,cost", *rows]))
+    else:
+        np.savez(targets, positions=TARGETS[:, :3], group=group, cost=cost)
+    solve(run, targets, "-l", "panda_hand", "-o", output, "--criterion", "limit_margin")
+    solver = IKSolver(load_robot("panda"), ["panda_hand"], device="cpu")
+    own = solver.solve_any(TARGETS[:, :3], group=group, cost=cost, criterion="limit_margin")
+    if suffix == "csv":
+        lines = list(csv.DictReader(output.read_text().splitlines()))
+        assert [line["candidate"] for line in lines] == [str(one) for one in own.candidate]
+        assert [line["status"] for line in lines] == own.status_names
+        assert float(lines[0]["panda_joint1"]) == pytest.approx(own.joint_q[0, 0], rel=1e-6)
+        assert lines[1]["value"] == lines[1]["panda_joint1"] == ""
+        assert [int(line["solved"]) for line in lines] == own.counts[:, SOLVED].tolist()
+    else:
+        with np.load(output, allow_pickle=False) as archive:
+            assert archive["joint_q"].tobytes() == own.joint_q.tobytes()
+            assert archive["value"].tobytes() == own.value.tobytes()
+            assert archive["candidate"].tolist() == own.candidate.tolist()
+    said = solve(run, targets, "-l", "panda_hand", "--criterion", "best", code=2).stderr
+    assert "criterion is 'best'. Allowed: 'first'" in " ".join(said.split())
+
+
+def test_groups_of_candidates_are_whole_numbers(run, tmp_path):
+    path = tmp_path / "candidates.csv"
+    path.write_text("x,y,z,group\n0.4,0,0.5,0.5")
+    said = solve(run, path, "-l", "panda_hand", code=2).stderr
+    assert "group is float64 of shape [1]. Allowed: [1] whole numbers" in " ".join(said.split())
