@@ -18,4 +18,6 @@ def test_every_status_has_its_code_of_moveit():
         "LOOP_OPEN": MOVEIT["NO_IK_SOLUTION"],
         "BLOCKED_BY_COLLISION": MOVEIT["GOAL_IN_COLLISION"],
         "UNREACHABLE": MOVEIT["NO_IK_SOLUTION"],
+        "NO_CANDIDATE": MOVEIT["NO_IK_SOLUTION"],
+        "UNSETTLED": MOVEIT["NO_IK_SOLUTION"],
     }
