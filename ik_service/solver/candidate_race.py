@@ -44,6 +44,7 @@ FIRST_CHUNK = 16  # candidates of a group in the first chunk of a stage; each fu
 # candidates of a group that each stage leaves in the race: their share, and their least number
 KEPT = ((0.1, 64), (0.1, 64), (0.1, 16), (0.1, 4))
 KEPT_OF_CLEARANCE = ((1.0, 64), (0.25, 64), (0.1, 16), (0.1, 4))  # one seed says little of the largest clearance
+SMALL_GROUP = 64  # candidates; smaller groups are solved together, without a margin of their own
 VIA_CHUNK, VIA_SEEDS = 8, 16  # candidates of a group whose second pose is tried at once, and seeds of each
 TOOL_CONTACT = 4  # proof of a blocked target
 HOPE = np.array([0, 4, 4, 4, 5, 1, 3, 6, 2, 0], np.int8)  # how near a status is to success, by code
@@ -65,6 +66,7 @@ class CandidateRace:
         self._options = replace(options, solutions=1, best_of=None, want="success")
         self._robot, self._criterion = values.robot, choice.criterion
         self._group, groups, self._cost = choice.groups
+        self._size = np.bincount(self._group, minlength=groups)
         dtype = np.float64 if options.precision == "float64" else np.float32
         self._best = np.full(groups, np.inf)
         self._candidate = np.full(groups, -1, np.int32)
@@ -136,10 +138,13 @@ class CandidateRace:
         if stage > 0 and self._values.narrows_limits:
             yield *self._values.narrowed(rows, room), replace(options, best_of=None if gain > 0.0 else "nearest")
         elif stage > 0 and self._criterion == "clearance":
-            for one in np.unique(group):  # a solve has one margin
+            best_of = replace(options, best_of=None if gain > 0.0 else "clearance")
+            is_small = self._size[group] < SMALL_GROUP
+            if gain == 0.0:
+                yield rows[is_small], self._batch.part(rows[is_small]), best_of
+            for one in np.unique(group[~is_small]):  # a solve has one margin
                 own, least = rows[group == one], -float(room[group == one].max())
-                asked = replace(options, margin=max(options.margin, least))
-                yield own, self._batch.part(own), replace(asked, best_of=None if gain > 0.0 else "clearance")
+                yield own, self._batch.part(own), replace(best_of, margin=max(options.margin, least))
         else:
             single = options.precision == "float64" or options.repair or bool(self._robot.constraint_names)
             if stage in SEVERAL and self._criterion == "manipulability" and not single:
@@ -157,7 +162,8 @@ class CandidateRace:
             return False
         joint_q, value = self._values.of(rows, result)
         value = np.where(result.success, value + self._cost[rows], np.inf)
-        self._note_fates(rows, result, is_narrowed=stage > 0 and self._criterion != "manipulability")
+        is_narrowed = stage > 0 and self._criterion not in ("first", "manipulability")
+        self._note_fates(rows, result, is_narrowed=is_narrowed)
         better = value < self._best[self._group[rows]]
         if not self._keep(rows[better], joint_q[better], value[better]):
             return False
