@@ -42,8 +42,8 @@ CLIMB = (*STAGES[:3], *((16, gain) for gain in GAINS), STAGES[-1])  # a bound of
 SEVERAL = {2: (8, 0.1), 3: (64, 0.02)}
 FIRST_CHUNK = 16  # candidates of a group in the first chunk of a stage; each further chunk has twice as many
 # candidates of a group that each stage leaves in the race: their share, and their least number
-KEPT = ((0.1, 64), (0.1, 64), (0.1, 16), (0.1, 4))
-KEPT_OF_CLEARANCE = ((1.0, 64), (0.25, 64), (0.1, 16), (0.1, 4))  # one seed says little of the largest clearance
+KEPT = ((0.1, 64), (0.1, 64), (0.1, 16), (0.1, 1))
+KEPT_OF_CLEARANCE = ((1.0, 64), (0.25, 64), (0.1, 16), (0.1, 1))  # one seed says little of the largest clearance
 SMALL_GROUP = 64  # candidates; smaller groups are solved together, without a margin of their own
 VIA_CHUNK, VIA_SEEDS = 8, 16  # candidates of a group whose second pose is tried at once, and seeds of each
 TOOL_CONTACT = 4  # proof of a blocked target
