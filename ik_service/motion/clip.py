@@ -1,6 +1,7 @@
 """Fitting of clips: the least error of targets over all frames, within limits of speed and acceleration.
 
-    frames alone, drawn weakly to the middle of the ranges -> clips that keep all limits (`ClipLimits.kept`)
+    frames alone, drawn weakly to the middle of the ranges -> chains without jumps, forwards and backwards, the cheaper
+    -> clips that keep all limits (`ClipLimits.kept`)
     -> every second frame (every third with limits of acceleration) within the room that its neighbours leave, drawn to
     their mean; then the other frames -> again, until no frame moves
 
@@ -16,15 +17,18 @@ from ik_service.mechanism.transforms import Float64Array, identity_transform, tr
 from ik_service.mechanism.trees import joints_to
 from ik_service.motion.clip_limits import Frames, neighbours
 from ik_service.motion.clip_problem import ClipProblem, DrawnSolver
-from ik_service.robots import JointType, RobotModel
+from ik_service.robots import JointType
 from ik_service.solver.given.asked_limits import AskedLimits
-from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.result import IKResult
 
 SWEEPS = {2: 6, 3: 16}  # most passes over all frames, by the number of colours of `ClipLimits`
 SWEEP_ITERATIONS = 4  # of a frame in a pass
 MIDDLE_WEIGHT = 0.01  # of the draw to the middle of the ranges, for frames alone [1/rad or 1/m]
 SMOOTH_WEIGHT = 0.01  # of the draw to the mean of the neighbours, times `smoothness`
+FIRST_SEEDS, FIRST_SOLUTIONS = 64, 8  # of the first frame of a chain
+OVER_CHARGE = 0.01  # of a chain for a step beyond its limit [1/rad or 1/m]
+NEAR_STEPS = 2.0  # times the largest step: a frame solved alone so near the frame before is taken
 SETTLED = 2e-3  # largest change of a joint in the last pass of a settled frame [rad or m]
 
 
@@ -41,22 +45,20 @@ def fitted(problem: ClipProblem, solver: DrawnSolver, options: SolverOptions) ->
     """Return fitted clips; None for a faulty number."""
     limits, clip, columns = problem.limits, problem.clip, problem.limits.columns
     first = None if problem.first is None else problem.first[columns]
-    start, middle = starts(problem.robot, problem.batch), problem.robot.mid_joint_q
-    options = replace(options, seeds=1, best_of=None, solutions=1)
-    alone = solver.solve(problem.batch._replace(start=start), options, middle[None], MIDDLE_WEIGHT)
-    if alone is None:
+    options = replace(options, seeds=1, best_of=None, solutions=1, deadline_s=None)
+    joint_q = _chains(problem, solver, options)
+    if joint_q is None:
         return None
-    joint_q = alone.joint_q.astype(np.float64)
-    begins = np.flatnonzero(np.concatenate([[True], clip[1:] != clip[:-1]]))
+    begins = begins_of(clip)
     joint_q[:, columns] = limits.kept(joint_q[:, columns], begins, first)
+    colour_of = (np.arange(len(clip)) - begins[clip]) % limits.colours
     options = replace(options, max_iterations=SWEEP_ITERATIONS)
     moved = np.full(len(joint_q), np.inf)
     for _ in range(SWEEPS[limits.colours]):
         active = _beside(moved > SETTLED, clip)
         before = joint_q.copy()
         for colour in range(limits.colours):
-            frames = np.arange(colour, len(joint_q), limits.colours)
-            frames = frames[active[frames]]
+            frames = np.flatnonzero(active & (colour_of == colour))
             if len(frames):
                 _sweep(problem, solver, options, joint_q, frames)
         moved = np.abs(joint_q - before)[:, columns].max(axis=1, initial=0.0)
@@ -65,19 +67,114 @@ def fitted(problem: ClipProblem, solver: DrawnSolver, options: SolverOptions) ->
     lower, upper = limits.room(joint_q[:, columns], np.arange(len(joint_q)), clip, first)
     at, narrow = joint_q[:, columns], 1e-6
     held_back: NDArray[np.bool_] = (at <= lower + narrow) | (at >= upper - narrow)
-    return FittedClip(joint_q, moved, np.asarray(held_back.any(axis=1)))
+    return FittedClip(problem.robot.complete_joint_q(joint_q), moved, np.asarray(held_back.any(axis=1)))
 
 
-def starts(robot: RobotModel, batch: Batch) -> Float64Array:
-    """Return the middle of the ranges for each problem, with floating bases at their targets, [n, coordinates]."""
+def _chains(problem: ClipProblem, solver: DrawnSolver, options: SolverOptions) -> Float64Array | None:
+    """Return configurations of all frames, each near the one before or found from there; None for a faulty number."""
+    robot, middle = problem.robot, problem.robot.mid_joint_q
+    start = starts(problem)
+    alone = solver.solve(problem.batch._replace(start=start), options, middle[None], MIDDLE_WEIGHT)
+    if alone is None:
+        return None
+    begins, found = begins_of(problem.clip), np.empty((len(start), start.shape[1]))
+    for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(start)], strict=True):
+        frames = np.arange(begin, end)
+        ways = [frames] if problem.first is not None else [frames, frames[::-1]]
+        best = np.inf
+        for way in ways:
+            for first in _firsts(problem, solver, options, way[:1], start):
+                chain, value = _chain(problem, solver, options, way, first, alone)
+                if value < best:
+                    best, found[frames] = value, chain
+                if best == 0.0:
+                    break
+    return np.asarray(robot.complete_joint_q(found))
+
+
+def _firsts(
+    problem: ClipProblem, solver: DrawnSolver, options: SolverOptions, frame: Frames, start: Float64Array
+) -> Float64Array:
+    """Return configurations from which chains begin at a frame, [n, joint_coord_count]: several where it is met."""
+    if problem.first is not None:
+        return problem.first[None]
+    part = problem.batch.part(frame)._replace(start=start[frame])
+    asked = replace(options, seeds=FIRST_SEEDS, best_of="cost")
+    result = solver.solve(part, asked, problem.robot.mid_joint_q[None], MIDDLE_WEIGHT)
+    assert result is not None  # the numbers were sound before
+    if not result.success[0]:
+        return result.joint_q.astype(np.float64)
+    several = solver.solve(part, replace(options, seeds=None, solutions=FIRST_SOLUTIONS), start[frame], 0.0)
+    assert several is not None
+    assert several.solutions is not None
+    other = several.solutions[0][np.isfinite(several.solutions[0]).all(axis=1)]
+    return np.concatenate([result.joint_q, other]).astype(np.float64)
+
+
+def _chain(
+    problem: ClipProblem,
+    solver: DrawnSolver,
+    options: SolverOptions,
+    way: Frames,  # frames in the order of the chain
+    first: Float64Array,  # configuration of the first frame, or before where the caller gives one
+    alone: IKResult,  # frames solved alone
+) -> tuple[Float64Array, float]:
+    """Return configurations in order of frames, and their costs with a charge for steps beyond their limits.
+
+    A frame solved alone is taken where it is near the frame before; others are solved from the frame before.
+    """
+    columns, given = problem.limits.columns, alone.joint_q[way].astype(np.float64)
+    found, costs, most = given.copy(), _costs(alone)[way], NEAR_STEPS * problem.limits.step
+    jumps = np.ones(len(way), bool)
+    jumps[1:] = (np.abs(np.diff(given[:, columns], axis=0)) > most).any(axis=1)
+    before, place, is_alone = first, 0, False
+    if problem.first is None:
+        found[0], place = first, 1
+    while place < len(way):
+        if is_alone and not jumps[place]:  # all frames up to the next jump
+            later = np.flatnonzero(jumps[place:])
+            place = place + int(later[0]) if len(later) else len(way)
+            before = given[place - 1]
+            continue
+        is_alone = bool((np.abs(given[place] - before)[columns] <= most).all())
+        if not is_alone:
+            part = problem.batch.part(way[place : place + 1])._replace(start=before[None])
+            result = solver.solve(part, options, before[None], MIDDLE_WEIGHT)
+            assert result is not None  # the numbers were sound before
+            found[place], costs[place] = result.joint_q[0], _costs(result)[0]
+        before, place = found[place], place + 1
+    points = found[:, columns] if problem.first is None else np.vstack([first[columns], found[:, columns]])
+    over = np.maximum(np.abs(np.diff(points, axis=0)) - problem.limits.step, 0.0).sum()
+    return found[np.argsort(way)], float(costs.sum() + OVER_CHARGE * over)
+
+
+def _costs(result: IKResult) -> Float64Array:
+    """Return the costs of frames, 0 where all targets are met."""
+    return np.where(result.success, 0.0, result.cost.astype(np.float64))
+
+
+def begins_of(clip: Frames) -> Frames:
+    """Return the first frame of each clip."""
+    return np.flatnonzero(np.concatenate([[True], clip[1:] != clip[:-1]]))
+
+
+def starts(problem: ClipProblem) -> Float64Array:
+    """Return the middle of the ranges for each frame, with floating bases at their targets, [n, coordinates]."""
+    robot, batch = problem.robot, problem.batch
     found, targets = np.tile(robot.mid_joint_q, (batch.problem_count, 1)), batch.targets or ()
+    if problem.first is not None:  # locked joints stay where they are
+        locked = robot.trees.coordinate_treeid < 0
+        found[:, locked] = problem.first[locked]
     whole = [
         k
         for k, (position, orientation) in enumerate(zip(batch.positions, batch.orientations_xyzw, strict=True))
-        if position is not None and orientation is not None and targets[k].reference_link is None
+        if position is not None
+        and orientation is not None
+        and targets[k].reference_link is None
+        and (problem.weights[:, k] > 0.0).all()
     ]
     for joint, kind in enumerate(map(JointType, robot.joint_type)):
-        if kind is not JointType.FLOATING:
+        if kind is not JointType.FLOATING or robot.dof_active[robot.joint_qd_start[joint]] < 0:
             continue
         ways = {k: joints_to(robot, robot.link_frame(targets[k].link)[0]) for k in whole}
         above = {k: len(way) for k, way in ways.items() if joint in way}

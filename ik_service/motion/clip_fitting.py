@@ -48,8 +48,10 @@ class ClipFitting:
     ) -> ClipResult:
         """Fit a clip: the least error of targets over all frames, within limits of speed and acceleration.
 
-        Targets need not be met; `row_weights` say which matter. Limits are kept in every frame. The answer depends on
-        the data alone: a floating base begins at its target, all other joints in the middle of their ranges.
+        Targets need not be met; `row_weights` say which matter. The result is a local minimum. All joints with a
+        coordinate keep the limits of position, speed and acceleration in every frame; rotations of ball and floating
+        joints have none. The answer depends on the data alone: a floating base is placed at the whole pose of a link
+        near it.
 
         Args:
             positions: Targets of the frames, a line each, as in `solve`.
@@ -58,7 +60,8 @@ class ClipFitting:
             row_weights: Weights of the targets' rows, [targets, 6] or [frames, targets, 6]; None for those of the
                 targets.
             velocity: Largest speeds [m/s or rad/s] as in `follow`; None for the limits of the robot's model.
-            acceleration: Largest changes of speed [m/s^2 or rad/s^2], in the same forms.
+            acceleration: Largest changes of speed [m/s^2 or rad/s^2], in the same forms; None for those of the model,
+                which often has none.
             held: Links that stand still, a mapping from links of targets to booleans [frames]: in each run of True the
                 target is its mean over the run, with 20 times its weight, blended in and out over 6 frames.
             plane: Plane for held links, as (nx, ny, nz, distance from the origin [m]): their frames have their origins
@@ -68,7 +71,7 @@ class ClipFitting:
             first_joint_q: Configuration one `dt` before each clip, where the robot stands, [coordinates]; None begins
                 anywhere.
             world: Obstacles, such as the ground; the clearance is reported, without effect on the clip.
-            options: As in `solve`; `seeds`, `max_iterations`, `best_of` and `solutions` have no effect.
+            options: As in `solve`; `seeds`, `deadline_s`, `best_of` and `solutions` have no effect.
 
         Raises:
             UnknownNameError: The robot has no joint of a name, or no target is on a held link.

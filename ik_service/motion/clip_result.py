@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.mechanism.transforms import Float64Array
-from ik_service.motion.clip import SETTLED, FittedClip
-from ik_service.motion.clip_limits import changes
+from ik_service.motion.clip import SETTLED, FittedClip, begins_of
 from ik_service.motion.clip_problem import ClipProblem
+from ik_service.motion.metric import CHANGE_ROUNDING, JointMetric
 from ik_service.motion.result import RateLimits
 from ik_service.solver.given.targets import ROTATION_LENGTH
 from ik_service.solver.lm.status import STATUS_WORDS, IKStatus
@@ -23,11 +23,12 @@ class ClipResult:
 
     Attributes:
         joint_q: Configurations [m or rad, quaternions xyzw], float64 [frames, coordinates].
-        joint_qd: Speeds from the frame before [m/s or rad/s], [frames, DOFs]; 0 in the first frame of a clip.
+        joint_qd: Speeds from the frame before [m/s or rad/s], [frames, DOFs]; in the first frame of a clip from
+            `first_joint_q`, 0 without.
         position_error: Position errors [m], float64 [frames, targets]; NaN if the target leaves the position free.
         orientation_error: Orientation errors [rad], float64 [frames, targets]; NaN if the target leaves it free.
-        cost: Half the sum of squared weighted errors of all targets, with the mean of a target's weights along its
-            axes, [frames].
+        cost: Half the sum of squared weighted errors of all targets, with the mean square of a target's weights along
+            its axes, and rotations by angle t as 0.8 sin(t/2), [frames]; held links by the poses where they are held.
         status: IKStatus codes, int8 [frames]: CONVERGED, BLOCKED_BY_LIMITS where a limit of position, speed or
             acceleration holds a joint back, UNSETTLED where the fit would still move the frame.
         over_velocity: DOFs beyond their speed limit, bool [frames, DOFs].
@@ -74,19 +75,21 @@ def clip_result(
     problem: ClipProblem, found: FittedClip, judged: IKResult, order: CallerOrder, rates: RateLimits
 ) -> ClipResult:
     """Return the result of a fit; `judged` is the verdict on its configurations."""
-    robot, limits, batch = problem.robot, problem.limits, problem.batch
-    own = robot.active_dof[robot.dof_coordinate[robot.active_dof] >= 0]
-    links = [target.link for target in batch.targets or ()]
-    of_dofs = np.zeros((3, len(found.joint_q), robot.joint_dof_count))
-    q = found.joint_q[:, limits.columns]
-    of_dofs[0][:, own] = changes(q, problem.clip)[0] / rates.dt
-    of_dofs[1][:, own], of_dofs[2][:, own] = limits.over(q, problem.clip)
-    drift, held = np.full((len(q), len(problem.held)), np.nan), tuple(links[k] for k in problem.held)
-    poses = robot.forward_kinematics(found.joint_q, list(held)).positions if held else None
+    robot, clip, joint_q = problem.robot, problem.clip, found.joint_q
+    begins = np.zeros(len(clip), bool)
+    begins[begins_of(clip)] = True
+    before = np.concatenate([joint_q[:1], joint_q[:-1]])
+    before[begins] = joint_q[begins] if problem.first is None else problem.first
+    speed = JointMetric(robot).straight(before, joint_q) / rates.dt
+    speed[begins] *= problem.first is not None
+    change = np.diff(speed, axis=0, prepend=speed[:1])
+    change[begins] = speed[begins]
+    if problem.first is None:
+        change[1:][begins[:-1]] = 0.0  # no speed is known before that of the second frame
+    links = [target.link for target in problem.batch.targets or ()]
+    drift, held = np.full((len(clip), len(problem.held)), np.nan), tuple(links[k] for k in problem.held)
     for column, (k, mask) in enumerate(problem.held.items()):
-        wanted = batch.positions[k]
-        if wanted is not None and poses is not None:
-            drift[mask, column] = np.linalg.norm(poses[mask, column] - wanted[mask], axis=1)
+        drift[mask, column] = judged.position_error[mask, k]
     status = np.where(found.held_back, IKStatus.BLOCKED_BY_LIMITS, IKStatus.CONVERGED)
     status = np.where(found.moved > SETTLED, IKStatus.UNSETTLED, status)
     turn = 2.0 * ROTATION_LENGTH * np.sin(0.5 * judged.orientation_error)
@@ -94,13 +97,13 @@ def clip_result(
     weights2 = (problem.weights.reshape(*problem.weights.shape[:2], 2, 3) ** 2).mean(axis=3)
     return ClipResult(
         joint_q=order.coordinates_of(found.joint_q),
-        joint_qd=order.dofs_of(of_dofs[0]),
+        joint_qd=order.dofs_of(speed),
         position_error=judged.position_error,
         orientation_error=judged.orientation_error,
         cost=0.5 * (weights2 * errors**2).sum(axis=(1, 2)),
         status=status.astype(np.int8),
-        over_velocity=order.dofs_of(of_dofs[1] > 0.0),
-        over_acceleration=order.dofs_of(of_dofs[2] > 0.0),
+        over_velocity=order.dofs_of(np.abs(speed) > rates.velocity * CHANGE_ROUNDING),
+        over_acceleration=order.dofs_of(np.abs(change) > rates.acceleration * rates.dt * CHANGE_ROUNDING),
         held_drift=drift,
         held_links=held,
         clearance=judged.clearance,

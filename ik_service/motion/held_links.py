@@ -25,6 +25,8 @@ def read_held(held: Mapping[str, Any] | None, links: list[str], frames: int) -> 
     UnknownNameError for a link without a target, InputError for other arrays than booleans of all frames.
     """
     found = {}
+    if not isinstance(held, Mapping | None):
+        raise InputError(f"held is {in_a_line(held)}. Allowed: a mapping from links to booleans [{frames}].")
     for link, given in (held or {}).items():
         if link not in links:
             known = ", ".join(f"'{one}'" for one in links)

@@ -42,8 +42,8 @@ def require_limits(robot, clip, speed, acceleration=np.inf, before=None):
     assert (np.abs(step) <= speed * DT * ROUNDING).all()
     bend = np.diff(step, axis=0) if before is None else np.diff(step, axis=0, prepend=np.zeros((1, step.shape[1])))
     assert (np.abs(bend) <= acceleration * DT**2 * ROUNDING).all()
-    assert not clip.over_velocity.any()
-    assert not clip.over_acceleration.any()
+    for over in (clip.over_velocity, clip.over_acceleration):  # rotations of the base have no limits, and are told
+        assert not np.delete(over, [3, 4, 5], axis=1).any()
 
 
 @pytest.mark.parametrize("kind", ["walk", "turn", "sit"])
