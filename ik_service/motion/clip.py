@@ -27,7 +27,7 @@ SWEEP_ITERATIONS = 4  # of a frame in a pass
 MIDDLE_WEIGHT = 0.01  # of the draw to the middle of the ranges, for frames alone [1/rad or 1/m]
 SMOOTH_WEIGHT = 0.01  # of the draw to the mean of the neighbours, times `smoothness`
 FIRST_SEEDS, FIRST_SOLUTIONS = 64, 8  # of the first frame of a chain
-OVER_CHARGE = 0.01  # of a chain for a step beyond its limit [1/rad or 1/m]
+OVER_CHARGE = 0.1  # of a chain for a step beyond its limit [1/rad or 1/m]
 NEAR_STEPS = 2.0  # times the largest step: a frame solved alone so near the frame before is taken
 SETTLED = 2e-3  # largest change of a joint in the last pass of a settled frame [rad or m]
 
@@ -77,33 +77,42 @@ def _chains(problem: ClipProblem, solver: DrawnSolver, options: SolverOptions) -
     alone = solver.solve(problem.batch._replace(start=start), options, middle[None], MIDDLE_WEIGHT)
     if alone is None:
         return None
-    begins, found = begins_of(problem.clip), np.empty((len(start), start.shape[1]))
+    begins, found = begins_of(problem.clip), alone.joint_q.astype(np.float64)
     for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(start)], strict=True):
         frames = np.arange(begin, end)
-        ways = [frames] if problem.first is not None else [frames, frames[::-1]]
-        best = np.inf
-        for way in ways:
-            for first in _firsts(problem, solver, options, way[:1], start):
-                chain, value = _chain(problem, solver, options, way, first, alone)
-                if value < best:
+        best = _value(problem, found[frames], _costs(alone)[frames])
+        for way in [frames] if problem.first is not None else [frames, frames[::-1]]:
+            for first in _firsts(problem, solver, options, way[:1], start) if best > 0.0 else ():
+                chain, costs = _chain(problem, solver, options, way, first, alone)
+                if (value := _value(problem, chain, costs)) < best:
                     best, found[frames] = value, chain
                 if best == 0.0:
                     break
     return np.asarray(robot.complete_joint_q(found))
 
 
+def _value(problem: ClipProblem, joint_q: Float64Array, costs: Float64Array) -> float:
+    """Return the costs of the frames of a clip with a charge for steps beyond their limits."""
+    columns = problem.limits.columns
+    points = joint_q[:, columns]
+    if problem.first is not None:
+        points = np.vstack([problem.first[columns], points])
+    over = np.maximum(np.abs(np.diff(points, axis=0)) - problem.limits.step, 0.0).sum()
+    return float(costs.sum() + OVER_CHARGE * over)
+
+
 def _firsts(
     problem: ClipProblem, solver: DrawnSolver, options: SolverOptions, frame: Frames, start: Float64Array
 ) -> Float64Array:
-    """Return configurations from which chains begin at a frame, [n, joint_coord_count]: several where it is met."""
-    if problem.first is not None:
-        return problem.first[None]
+    """Return configurations from which chains begin at a frame, [n, joint_coord_count]; none where it cannot be met."""
     part = problem.batch.part(frame)._replace(start=start[frame])
     asked = replace(options, seeds=FIRST_SEEDS, best_of="cost")
     result = solver.solve(part, asked, problem.robot.mid_joint_q[None], MIDDLE_WEIGHT)
     assert result is not None  # the numbers were sound before
-    if not result.success[0]:
-        return result.joint_q.astype(np.float64)
+    if not result.success[0]:  # noise moves the least error; a chain would lead to other minima
+        return np.empty((0, problem.robot.joint_coord_count))
+    if problem.first is not None:
+        return problem.first[None]
     several = solver.solve(part, replace(options, seeds=None, solutions=FIRST_SOLUTIONS), start[frame], 0.0)
     assert several is not None
     assert several.solutions is not None
@@ -118,8 +127,8 @@ def _chain(
     way: Frames,  # frames in the order of the chain
     first: Float64Array,  # configuration of the first frame, or before where the caller gives one
     alone: IKResult,  # frames solved alone
-) -> tuple[Float64Array, float]:
-    """Return configurations in order of frames, and their costs with a charge for steps beyond their limits.
+) -> tuple[Float64Array, Float64Array]:
+    """Return configurations and costs of a chain, in order of frames.
 
     A frame solved alone is taken where it is near the frame before; others are solved from the frame before.
     """
@@ -143,9 +152,8 @@ def _chain(
             assert result is not None  # the numbers were sound before
             found[place], costs[place] = result.joint_q[0], _costs(result)[0]
         before, place = found[place], place + 1
-    points = found[:, columns] if problem.first is None else np.vstack([first[columns], found[:, columns]])
-    over = np.maximum(np.abs(np.diff(points, axis=0)) - problem.limits.step, 0.0).sum()
-    return found[np.argsort(way)], float(costs.sum() + OVER_CHARGE * over)
+    order = np.argsort(way)
+    return found[order], costs[order]
 
 
 def _costs(result: IKResult) -> Float64Array:

@@ -8,11 +8,12 @@ from ik_service import IKStatus, Target
 from ik_service.motion.clip_limits import ClipLimits, changes
 from ik_service.motion.held_links import runs
 from ik_service.motion.result import RateLimits
+from ik_service.robots import load_urdf
 from objectives import IKObjectivePosture, InputError
 from objectives.errors import UnknownNameError
 from tests.solver.conftest import bare_robot, cpu_solver, poses_of
 
-FRAMES = 90
+FRAMES = 91
 HALF = 0.5  # of the speeds of the model
 FREE = 7  # coordinates of the floating base
 ROUNDING = 1.0 + 1e-9
@@ -72,6 +73,35 @@ def test_a_motion_that_can_be_followed_is_followed(humanoid, solver):
     assert clip.position_error.max() < 3e-3
     assert (clip.status != IKStatus.UNSETTLED).all()
     require_limits(humanoid, clip, np.asarray(humanoid.joint_velocity_limit)[6:])
+
+
+@pytest.mark.parametrize(("name", "link"), [("panda", "panda_hand"), ("ur5e", "tool0")])
+def test_an_arm_changes_no_branch_on_a_motion_that_it_can_follow(name, link):
+    robot = bare_robot(name)
+    rng, time = np.random.default_rng(3), 0.02 * np.arange(150)[:, None]
+    middle = 0.5 * (robot.joint_limit_lower + robot.joint_limit_upper)
+    width = 0.3 * (robot.joint_limit_upper - robot.joint_limit_lower)
+    rate = np.minimum(0.4 * np.asarray(robot.joint_velocity_limit) / width, 2.0)
+    joint_q = middle + width * np.sin(rate * time + rng.uniform(0.0, 6.0, len(width)))
+    clip = cpu_solver(robot, [link]).fit_clip(*poses_of(robot, joint_q, link), 0.02)
+    assert clip.position_error.max() < 1e-3
+    assert clip.orientation_error.max() < 1e-2
+    assert not clip.over_velocity.any()
+
+
+def test_a_wheel_turns_on_and_a_locked_base_stays(humanoid):
+    wheel = load_urdf(
+        '<robot name="wheel"><link name="axle"/><link name="rim"/><joint name="turn" type="continuous">'
+        '<parent link="axle"/><child link="rim"/><axis xyz="0 0 1"/><limit effort="1" velocity="10"/></joint></robot>'
+    )
+    angle = 0.1 * np.arange(150)
+    turned = np.column_stack([0.0 * angle, 0.0 * angle, np.sin(angle / 2.0), np.cos(angle / 2.0)])
+    clip = cpu_solver(wheel, ["rim"]).fit_clip(None, turned, 0.02)
+    np.testing.assert_allclose(clip.joint_q[:, 0] - clip.joint_q[0, 0], angle, atol=1e-3)
+    walk = motion("walk", 6)
+    held = humanoid.lock({"floating_base": humanoid.mid_joint_q[:FREE].tolist()})
+    clip = cpu_solver(held, LINKS).fit_clip(walk.positions, walk.orientations_xyzw, DT)
+    np.testing.assert_array_equal(clip.joint_q[:, :FREE], np.tile(humanoid.mid_joint_q[:FREE], (6, 1)))
 
 
 def test_more_freedom_costs_less_and_more_smoothness_accelerates_less(solver):
