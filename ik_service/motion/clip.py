@@ -106,13 +106,15 @@ def _firsts(
 ) -> Float64Array:
     """Return configurations from which chains begin at a frame, [n, joint_coord_count]; none where it cannot be met."""
     part = problem.batch.part(frame)._replace(start=start[frame])
-    asked = replace(options, seeds=FIRST_SEEDS, best_of="cost")
+    asked = replace(options, seeds=FIRST_SEEDS, best_of="cost" if solver.chooses else None)
     result = solver.solve(part, asked, problem.robot.mid_joint_q[None], MIDDLE_WEIGHT)
     assert result is not None  # the numbers were sound before
     if not result.success[0]:  # noise moves the least error; a chain would lead to other minima
         return np.empty((0, problem.robot.joint_coord_count))
     if problem.first is not None:
         return problem.first[None]
+    if not solver.chooses:
+        return result.joint_q.astype(np.float64)
     several = solver.solve(part, replace(options, seeds=None, solutions=FIRST_SOLUTIONS), start[frame], 0.0)
     assert several is not None
     assert several.solutions is not None

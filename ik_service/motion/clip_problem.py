@@ -119,6 +119,7 @@ class DrawnSolver:
         self._rows = int(sum(first[joint + 1] - first[joint] for joint in drawn))
         self._core = SolverCore(robot, targets, [self._posture], replace(setup, join=False))
         order = CallerOrder(robot, None)
+        self.chooses = self._core.engine.name == "compiled"  # whether a solve chooses among attempts
         self._head = ResultHead(robot, order, self._core.row_labels(), self._core.engine.name, str(setup.device))
 
     def solve(

@@ -75,15 +75,18 @@ def test_a_motion_that_can_be_followed_is_followed(humanoid, solver):
     require_limits(humanoid, clip, np.asarray(humanoid.joint_velocity_limit)[6:])
 
 
-@pytest.mark.parametrize(("name", "link"), [("panda", "panda_hand"), ("ur5e", "tool0")])
-def test_an_arm_changes_no_branch_on_a_motion_that_it_can_follow(name, link):
+@pytest.mark.parametrize(
+    ("name", "link", "engine"),
+    [("panda", "panda_hand", "compiled"), ("ur5e", "tool0", "compiled"), ("panda", "panda_hand", "staged")],
+)
+def test_an_arm_changes_no_branch_on_a_motion_that_it_can_follow(name, link, engine):
     robot = bare_robot(name)
     rng, time = np.random.default_rng(3), 0.02 * np.arange(150)[:, None]
     middle = 0.5 * (robot.joint_limit_lower + robot.joint_limit_upper)
     width = 0.3 * (robot.joint_limit_upper - robot.joint_limit_lower)
     rate = np.minimum(0.4 * np.asarray(robot.joint_velocity_limit) / width, 2.0)
     joint_q = middle + width * np.sin(rate * time + rng.uniform(0.0, 6.0, len(width)))
-    clip = cpu_solver(robot, [link]).fit_clip(*poses_of(robot, joint_q, link), 0.02)
+    clip = cpu_solver(robot, [link], engine=engine).fit_clip(*poses_of(robot, joint_q, link), 0.02)
     assert clip.position_error.max() < 1e-3
     assert clip.orientation_error.max() < 1e-2
     assert not clip.over_velocity.any()
