@@ -8,6 +8,7 @@ candidates that cannot win are proven to be out of reach or blocked. Equal value
 a stage do not know of each other, so answers do not depend on their order, on other groups or on threads.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.mechanism.transforms import Float64Array
-from ik_service.solver.candidate_values import CandidateValues, Rows, limits_near, limits_of
+from ik_service.solver.candidate_values import CandidateValues, Rows, largest_change, limits_near, limits_of
 from ik_service.solver.candidates import (
     BLOCKED,
     FATES,
@@ -46,6 +47,8 @@ KEPT = ((0.1, 64), (0.1, 64), (0.1, 16), (0.1, 1))
 KEPT_OF_CLEARANCE = ((1.0, 64), (0.25, 64), (0.1, 16), (0.1, 1))  # one seed says little of the largest clearance
 SMALL_GROUP = 64  # candidates; smaller groups are solved together, without a margin of their own
 VIA_CHUNK, VIA_SEEDS = 8, 16  # candidates of a group whose second pose is tried at once, and seeds of each
+ROUNDING = 1e-6  # of changes in float32 [rad or m]
+MOST_MARGIN = 1e5  # [m]
 TOOL_CONTACT = 4  # proof of a blocked target
 HOPE = np.array([0, 4, 4, 4, 5, 1, 3, 6, 2, 0], np.int8)  # how near a status is to success, by code
 
@@ -64,6 +67,7 @@ class CandidateRace:
     ) -> None:
         self._solve, self._batch, self._choice, self._values = solve, batch, choice, values
         self._options = replace(options, solutions=1, best_of=None, want="success")
+        self._ends = np.inf if options.deadline_s is None else time.monotonic() + options.deadline_s
         self._robot, self._criterion = values.robot, choice.criterion
         self._group, groups, self._cost = choice.groups
         self._size = np.bincount(self._group, minlength=groups)
@@ -89,13 +93,15 @@ class CandidateRace:
             rows, options = self._in_race(), replace(self._options, seeds=seeds)
             for chunk in self._chunks(rows) if in_turn else [rows]:
                 for own, batch, asked in self._solves(chunk, stage, gain, options):
-                    if len(own) and not self._judge(own, batch, asked, stage, gain):
+                    is_over = (stage > 0 or in_turn) and time.monotonic() > self._ends
+                    if len(own) and not is_over and not self._judge(own, batch, asked, stage, gain):
                         return None
             if gain == 0.0:
                 self._leave_behind(rows, stage)
         groups, fates = len(self._best), len(FATES)
         counts = np.bincount(self._group * fates + self._fate, minlength=groups * fates).reshape(groups, fates)
         found = self._candidate >= 0
+        self._status[(self._status == IKStatus.NO_CANDIDATE) & (self._size > 0)] = IKStatus.DEADLINE
         return CandidateResult(
             self._candidate,
             order.coordinates_of(self._joint_q),
@@ -134,7 +140,8 @@ class CandidateRace:
         """Yield the solves of a stage: candidates, their problems and options."""
         group = self._group[rows]
         best = self._best[group]
-        room = best - gain * np.abs(np.where(np.isinf(best), 0.0, best)) - self._cost[rows]
+        own_value = np.where(np.isinf(best), 0.0, best - self._cost[self._candidate[group]])
+        room = best - gain * np.abs(own_value) - self._cost[rows]
         if stage > 0 and self._values.narrows_limits:
             yield *self._values.narrowed(rows, room), replace(options, best_of=None if gain > 0.0 else "nearest")
         elif stage > 0 and self._criterion == "clearance":
@@ -144,7 +151,11 @@ class CandidateRace:
                 yield rows[is_small], self._batch.part(rows[is_small]), best_of
             for one in np.unique(group[~is_small]):  # a solve has one margin
                 own, least = rows[group == one], -float(room[group == one].max())
-                yield own, self._batch.part(own), replace(best_of, margin=max(options.margin, least))
+                yield (
+                    own,
+                    self._batch.part(own),
+                    replace(best_of, margin=float(np.clip(least, options.margin, MOST_MARGIN))),
+                )
         else:
             single = options.precision == "float64" or options.repair or bool(self._robot.constraint_names)
             if stage in SEVERAL and self._criterion == "manipulability" and not single:
@@ -197,11 +208,12 @@ class CandidateRace:
             now = np.flatnonzero(place < begin + size)
             second = joint_q[now]
             if via is not None:
-                found = self._second_poses(via, rows[now], joint_q[now])
-                if found is None:
+                passed = self._passed(via, rows[now], joint_q[now])
+                if passed is None:
                     return False
-                self._status[group[now[~found.success]]] = found.status[~found.success]
-                now, second = now[found.success], found.joint_q[found.success]
+                is_free, second = passed
+                self._status[group[now[~is_free]]] = IKStatus.BLOCKED_BY_LIMITS
+                now, second = now[is_free], second[is_free]
             own, first = np.unique(group[now], return_index=True)
             best = now[first]
             self._best[own], self._candidate[own], self._joint_q[own] = value[best], rows[best], joint_q[best]
@@ -211,15 +223,23 @@ class CandidateRace:
             begin, size = begin + size, 2 * size
         return True
 
-    def _second_poses(self, via: Via, rows: Rows, joint_q: NDArray[Any]) -> IKResult | None:
-        """Solve for the second poses from answers, with bounded changes of joints."""
-        most = np.full(len(rows), via.max_change)
-        limits = limits_of(self._robot, self._batch.limits, rows)
-        limits, _ = limits_near(self._robot, limits, joint_q, most)  # answers are within limits
-        positions, orientations = via.batch.positions, via.batch.orientations_xyzw
-        poses = self._batch._replace(positions=positions, orientations_xyzw=orientations, start=None)
-        part = poses.part(rows)._replace(start=joint_q, limits=limits)
-        return self._solve(part, replace(self._options, seeds=VIA_SEEDS))
+    def _passed(self, via: Via, rows: Rows, joint_q: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[Any]] | None:
+        """Return the mask of answers from which their second poses are reached, and configurations there, [n, ...]."""
+        limits, second = limits_of(self._robot, self._batch.limits, rows), joint_q.copy()
+        # answers without limits, or held at a rounded number, may have no room
+        limits, passed = limits_near(self._robot, limits, joint_q, np.full(len(rows), via.max_change))
+        own = np.flatnonzero(passed)
+        if len(own):
+            positions, orientations = via.batch.positions, via.batch.orientations_xyzw
+            poses = self._batch._replace(positions=positions, orientations_xyzw=orientations, start=None)
+            part = poses.part(rows[own])._replace(start=joint_q[own], limits=limits)
+            result = self._solve(part, replace(self._options, seeds=VIA_SEEDS))
+            if result is None:
+                return None
+            second[own] = result.joint_q
+            change = largest_change(self._robot, joint_q[own], result.joint_q)  # rotations have no limits
+            passed[own] = result.success & (change <= via.max_change + ROUNDING)
+        return passed, second
 
     def _leave_behind(self, rows: Rows, stage: int) -> None:
         """Keep the best candidates of a stage in the race, a share of each group."""
@@ -233,6 +253,7 @@ class CandidateRace:
         kept = np.maximum(least, share * np.bincount(group)[group])
         self._is_near[rows] = np.isneginf(self._place[rows])
         self._is_near[ordered[_place_in_group(group) < kept]] = True
+        self._is_near[self._candidate[self._candidate >= 0]] = True
 
 
 def _place_in_group(group: NDArray[np.intp]) -> NDArray[np.intp]:

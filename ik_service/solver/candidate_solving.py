@@ -17,6 +17,7 @@ from ik_service.solver.given.problems import read_problems
 from ik_service.solver.given.reading import check_one_line, raise_fault
 from ik_service.solver.result import IKResult, ResultHead
 from ik_service.solver.second_tries.second_tries import SecondTries
+from objectives import InputError
 
 
 class CandidateSolving:
@@ -58,7 +59,8 @@ class CandidateSolving:
 
         Candidates are tried with few seeds, then with more, as long as their group may get better. A candidate that is
         proven to be out of reach or blocked costs no seed. The search is a heuristic: a better answer may exist.
-        Answers do not depend on threads, on other groups or, without `good_enough`, on the order of candidates.
+        Answers do not depend on threads or on other groups, and on the order of candidates only with "first", with
+        `good_enough`, and where values are equal.
 
         Args:
             positions: Targets of the candidates, a line each, as in `solve`.
@@ -72,7 +74,8 @@ class CandidateSolving:
             cost: A number for each candidate, added to its value, [n]; None for 0. With "first" the candidate of least
                 cost that succeeds is chosen.
             via: A second pose of each candidate, as (positions, orientations_xyzw, max_change), which has to be reached
-                from the answer with no joint moving further than `max_change` [rad or m], in the same world and limits.
+                from the answer with no joint moving further from it than `max_change` [rad or m], in the same world and
+                limits.
             good_enough: Value at which a group is done, with candidates in order of cost and index; None for the best.
             group_count: Number of groups, of which some may be empty; None for the largest of `group` and one.
             options: These and all others as in `solve`. The option `seeds` is the most for a candidate, 256 by
@@ -108,6 +111,8 @@ class CandidateSolving:
         """
         core, began, robot = self._solves.core, time.monotonic(), self.robot
         check_choice(robot, batch, choice)
+        if core.engine.name == "staged" and choice.criterion != "first":
+            raise InputError(f"criterion={choice.criterion!r} needs the compiled engine; this solver is staged.")
         check_one_line(core.objectives, (), "among candidates", "candidates")
 
         def solve(part: Batch, own: SolverOptions) -> IKResult | None:

@@ -1,6 +1,8 @@
 """Values of solved candidates by each criterion, and the order in which candidates stay in the race."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,7 @@ from numpy.typing import NDArray
 
 from ik_service.kinematics.manipulability import Motion
 from ik_service.mechanism.transforms import Float64Array
+from ik_service.mechanism.trees import joints_to
 from ik_service.robots import RobotModel
 from ik_service.solver.candidates import Criterion
 from ik_service.solver.given.asked_limits import AskedLimits
@@ -17,9 +20,11 @@ from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.result import IKResult
 
 FAR_FROM_BEST = 1.35  # times the best value: a first answer further off is taken to stay far off
+BEFORE_OTHERS = 1e3  # difference of places: no value or cost is as large
 UNSOLVED_STAGES = 2  # stages after which candidates without an answer leave the race
 
 Rows = NDArray[np.intp]
+MOTIONS: Mapping[int, Motion] = {1: "position", 2: "orientation", 3: "pose"}
 
 
 @dataclass(frozen=True)
@@ -49,11 +54,25 @@ class CandidateValues:
             limits, is_open = limits_near(self.robot, limits, start, most)
             rows = rows[is_open]
             return rows, self.batch.part(rows)._replace(limits=limits)
-        limits, is_open = limits_inside(limits, -most)
-        rows, columns = rows[is_open], self.robot.dof_coordinate[self.robot.active_dof]
+        limits, is_open = limits_inside(limits, self._moving, -most)
+        rows, columns = rows[is_open], self.robot.dof_coordinate[self.robot.active_dof[self._moving]]
         middle = start[is_open].astype(np.float64)
-        middle[:, columns[columns >= 0]] = self.robot.mid_joint_q[columns[columns >= 0]]
+        middle[:, columns] = self.robot.mid_joint_q[columns]
         return rows, self.batch.part(rows)._replace(start=middle, limits=limits)
+
+    @cached_property
+    def _moving(self) -> NDArray[np.bool_]:
+        """Mask of the active DOFs with a coordinate on the way to a target; all of these without targets."""
+        robot = self.robot
+        links = {link for target in self.targets for link in (target.link, target.reference_link) if link is not None}
+        dofs = np.zeros(robot.joint_dof_count, bool)
+        for link in links:
+            for joint in joints_to(robot, robot.link_frame(link)[0]):
+                dofs[robot.joint_qd_start[joint] : robot.joint_qd_start[joint + 1]] = True
+        found = np.zeros(robot.active_dof_count, bool)
+        active = robot.dof_active[dofs] if links else np.arange(robot.active_dof_count)
+        found[active[active >= 0]] = True
+        return np.asarray(found & (robot.dof_coordinate[robot.active_dof] >= 0))
 
     def starts(self, rows: Rows) -> NDArray[Any]:
         """Return the starts of candidates, [n, coordinates]: as given, or the middle of the ranges."""
@@ -75,7 +94,7 @@ class CandidateValues:
         else:
             lines, place = np.nonzero(np.isfinite(joint_q).all(axis=2) & result.success[:, None])
             value = np.full(joint_q.shape[:2], np.inf)
-            value[lines, place] = -self._manipulability(rows[lines], joint_q[lines, place])
+            value[lines, place] = -self._manipulability(rows, lines, result, joint_q[lines, place])
         value = np.where(np.isnan(value), np.inf, value)
         lines, best = np.arange(len(rows)), value.argmin(axis=1)
         return joint_q[lines, best], value[lines, best]
@@ -95,41 +114,44 @@ class CandidateValues:
         blocked = result.status == IKStatus.BLOCKED_BY_COLLISION
         if self.criterion == "nearest" and stage == 0:
             return np.where(result.success & (value > FAR_FROM_BEST * best), value, -np.inf)
-        if self.narrows_limits and stage > 0:  # by how nearly targets are met
-            met = -np.inf if stage < UNSOLVED_STAGES else -1.0
-            return np.where(result.success | blocked, met, np.nan_to_num(result.cost, nan=np.inf))
+        if self.narrows_limits and stage > 0:  # answers by value, then blocked ones, then by how nearly targets are met
+            met = result.success | blocked
+            off = np.nan_to_num(result.cost, nan=np.inf) - BEFORE_OTHERS * blocked
+            off = np.where(result.success, value - BEFORE_OTHERS**2, off)
+            return np.where(met & (stage < UNSOLVED_STAGES), -np.inf, off)
         place = np.where(result.success, value, -np.inf if stage < UNSOLVED_STAGES else np.inf)
         if self.criterion == "clearance" and result.clearance is not None:
             place = np.where(blocked, cost - result.clearance, place)
         return place
 
-    def _manipulability(self, rows: Rows, joint_q: NDArray[Any]) -> Float64Array:
-        """Return the manipulability of configurations [n, coordinates], the least of all targets, [n]."""
-        found, batch = np.full(len(rows), np.inf), self.batch
-        for target, position, orientation in zip(self.targets, batch.positions, batch.orientations_xyzw, strict=True):
-            if position is not None or orientation is not None:
-                motion: Motion = "pose"
-                if position is None or orientation is None:
-                    motion = "orientation" if position is None else "position"
-                offset = rows_of(target.offset, rows)
-                found = np.fmin(found, self.robot.manipulability(joint_q, target.link, motion, offset))
+    def _manipulability(self, rows: Rows, lines: Rows, result: IKResult, joint_q: NDArray[Any]) -> Float64Array:
+        """Return the manipulability of configurations [n, coordinates] of lines of a result, [n]."""
+        found = np.full(len(lines), np.nan)
+        kinds = ~np.isnan(result.position_error) + 2 * ~np.isnan(result.orientation_error)
+        for k, target in enumerate(self.targets):
+            for kind, motion in MOTIONS.items():
+                own = np.flatnonzero(kinds[lines, k] == kind)
+                if len(own):
+                    offset = rows_of(target.offset, rows[lines[own]])
+                    found[own] = np.fmin(
+                        found[own], self.robot.manipulability(joint_q[own], target.link, motion, offset)
+                    )
         return found
 
     def _limit_margins(self, rows: Rows, joint_q: NDArray[Any]) -> Float64Array:
-        """Return least distances of moving joints from their limits [rad or m], [n, solutions]; infinity without."""
-        limits, columns = (
-            limits_of(self.robot, self.batch.limits, rows),
-            self.robot.dof_coordinate[self.robot.active_dof],
-        )
+        """Return least distances of moving joints from their limits [rad or m], [n, solutions]; 0 without limits."""
+        limits = limits_of(self.robot, self.batch.limits, rows)
+        columns = self.robot.dof_coordinate[self.robot.active_dof]
         q = joint_q[..., np.maximum(columns, 0)].astype(np.float64)
         room = np.minimum(q - limits.lower[:, None], limits.upper[:, None] - q)
-        counts = (columns >= 0) & (limits.lower < limits.upper)[:, None]
-        return np.asarray(np.where(counts, room, np.inf).min(axis=-1, initial=np.inf))
+        counts = self._moving & (limits.lower < limits.upper)[:, None]
+        least = np.where(counts, room, np.inf).min(axis=-1, initial=np.inf)
+        return np.asarray(np.where(np.isposinf(least), 0.0, least))
 
 
 def largest_change(robot: RobotModel, start: NDArray[Any], joint_q: NDArray[Any]) -> Float64Array:
-    """Return the largest change of an active joint [m or rad], whole turns counted, of configurations [..., q]."""
-    columns = robot.dof_coordinate[robot.active_dof]
+    """Return the largest change of a joint [m or rad], whole turns counted, of configurations [..., coordinates]."""
+    columns = robot.dof_coordinate[robot.dof_active >= 0]  # mimic joints, too
     columns = columns[columns >= 0]
     found = np.abs(joint_q[..., columns].astype(np.float64) - start[..., columns]).max(axis=-1, initial=0.0)
     for first in robot.quaternion_starts.values():
@@ -156,13 +178,18 @@ def limits_near(
     """
     columns = robot.dof_coordinate[robot.active_dof]
     start = start[:, np.maximum(columns, 0)].astype(np.float64)
-    change = np.where(columns >= 0, most[:, None], np.inf)  # rotations of ball and floating joints have no limits
+    factor = np.ones(robot.active_dof_count)  # mimic joints may move further than their leaders
+    own = robot.dof_active >= 0
+    np.maximum.at(factor, robot.dof_active[own], np.abs(robot.dof_multiplier[own]))
+    change = np.where(columns >= 0, most[:, None] / factor, np.inf)  # rotations have no limits
     return _with_room(limits, np.maximum(limits.lower, start - change), np.minimum(limits.upper, start + change))
 
 
-def limits_inside(limits: AskedLimits, least: Float64Array) -> tuple[AskedLimits, NDArray[np.bool_]]:
+def limits_inside(
+    limits: AskedLimits, moving: NDArray[np.bool_], least: Float64Array
+) -> tuple[AskedLimits, NDArray[np.bool_]]:
     """Return limits at least `least` [n] inside the limits of moving joints, and the mask of lines with room."""
-    inside = np.where(limits.lower < limits.upper, np.maximum(least, 0.0)[:, None], 0.0)
+    inside = np.where(moving & (limits.lower < limits.upper), np.maximum(least, 0.0)[:, None], 0.0)
     return _with_room(limits, limits.lower + inside, limits.upper - inside)
 
 

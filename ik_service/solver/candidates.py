@@ -33,8 +33,8 @@ class CandidateResult:
         value: Its value, lower is better: the criterion's plus the candidate's cost, [groups]; NaN where none succeeds.
         status: IKStatus codes, int8 [groups]: CONVERGED, NO_CANDIDATE for an empty group, or else the status of the
             candidates that came nearest to success.
-        counts: Candidates by fate, int32 [groups, 6], in the order of FATES: proven to be out of reach, out of reach,
-            proven to be blocked by the hand, blocked, not needed, solved.
+        counts: Candidates by fate when last tried, int32 [groups, 6], in the order of FATES: proven to be out of reach,
+            not reached, proven to be blocked by the hand, blocked, not needed, solved.
         via_joint_q: Configuration at the second pose of `via`, as `joint_q`; None without.
         coordinate_names: Names of the columns of `joint_q`.
     """
@@ -91,7 +91,9 @@ def read_groups(group: Any, group_count: Any, cost: Any, candidates: int) -> Gro
         raise InputError(f"group is {told}. Allowed: [{candidates}] whole numbers, the group of each candidate.")
     outside = np.flatnonzero((ids < 0) | (ids >= most))
     if len(outside):
-        raise InputError(f"group[{outside[0]}] is {ids[outside[0]]}. Allowed: whole numbers from 0 to {most - 1}.")
+        other = ", or below group_count" if group_count is None else ""
+        number = f"group[{outside[0]}] is {ids[outside[0]]}"
+        raise InputError(f"{number}. Allowed: whole numbers from 0 to {most - 1}{other}.")
     return Groups(ids.astype(np.intp), int(ids.max()) + 1 if group_count is None else int(group_count), costs)
 
 

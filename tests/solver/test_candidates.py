@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ik_service import IKStatus, Target
-from ik_service.robots import Box, World
+from ik_service import IKStatus, SolverOptions, Target
+from ik_service.robots import Box, World, load_urdf
 from ik_service.solver.candidate_values import largest_change
 from ik_service.solver.candidates import BLOCKED, FATES, NOT_NEEDED, PROVEN_BLOCKED, PROVEN_UNREACHABLE, SOLVED
 from objectives import IKObjectivePosition, InputError
@@ -165,7 +165,7 @@ def test_the_second_pose_is_reached_from_the_answer(solver, poses, start):
     before[group == 3] += FAR_AWAY
     found = chosen(solver, poses, start, criterion="nearest", via=(before, orientations, most))
     assert found.candidate[3] == -1
-    assert found.status_names[3] == "unreachable"
+    assert found.status_names[3] == "blocked_by_limits"  # by the largest change from the answer
     there = np.flatnonzero(found.success)
     assert len(there) == GROUPS - 1
     second, own = found.via_joint_q[there].astype(np.float64), found.candidate[there]
@@ -215,6 +215,91 @@ def test_two_arms_choose_together():
         robot, links, found.joint_q, drawn.positions[found.candidate], drawn.orientations_xyzw[found.candidate]
     )
     assert errors.errors(found.joint_q.astype(np.float64))[0].max() <= POSITION
+
+
+def test_second_poses_are_judged_where_answers_leave_the_limits(panda):
+    robot = bare_robot("panda")
+    solver = cpu_solver(robot, [HAND], options=SolverOptions(joint_limits="off"))
+    drawn, most = Reachable.draw(robot, [HAND], 60), 0.2
+    positions, orientations = drawn.positions[:, 0], drawn.orientations_xyzw[:, 0]
+    second = positions + np.array([0.0, 0.0, 0.02])
+    found = solver.solve_any(positions, orientations, group=np.arange(60) // 2, via=(second, orientations, most))
+    there = np.flatnonzero(found.success)
+    assert len(there) > 5
+    assert np.abs(found.via_joint_q[there] - found.joint_q[there]).max() <= most + 1e-5
+    own = found.candidate[there]
+    judged = Reachable(robot, [HAND], found.via_joint_q, second[own][:, None], orientations[own][:, None])
+    assert judged.errors(found.via_joint_q[there].astype(np.float64))[0].max() <= POSITION
+
+
+def test_a_floating_base_turns_no_further_than_allowed():
+    robot = bare_robot("humanoid")
+    pose = np.array([[0.0, 0.0, 0.9]])
+    turned = np.array([[0.0, 0.0, np.sin(0.7), np.cos(0.7)]])
+    solver = cpu_solver(robot, ["pelvis"])
+    level = np.array([[0.0, 0.0, 0.0, 1.0]])
+    assert solver.solve_any(pose, level, via=(pose, turned, 2.0)).success.all()
+    found = solver.solve_any(pose, level, via=(pose, turned, 0.1))
+    assert found.status_names == ["blocked_by_limits"]
+
+
+def test_manipulability_counts_the_rows_that_a_target_has():
+    robot = bare_robot("panda")
+    drawn = Reachable.draw(robot, [HAND], 20)
+    solver = cpu_solver(robot, [Target(HAND, row_weights=(1.0, 1.0, 1.0, 0.0, 0.0, 0.0))])
+    positions, orientations = drawn.positions[:, 0], drawn.orientations_xyzw[:, 0]
+    found = solver.solve_any(positions, orientations, criterion="manipulability")
+    assert found.value[0] == pytest.approx(-robot.manipulability(found.joint_q, HAND, "position")[0], rel=1e-6)
+
+
+def test_joints_beside_the_way_to_a_target_stay_and_do_not_count():
+    robot = bare_robot("panda_gripper")
+    start = robot.complete_joint_q(np.where(np.arange(robot.joint_coord_count) < 7, robot.mid_joint_q, 0.04))[0]
+    drawn = Reachable.draw(robot, [HAND], 30)
+    solver = cpu_solver(robot, [HAND])
+    given = drawn.positions[:, 0], drawn.orientations_xyzw[:, 0]
+    found = solver.solve_any(*given, criterion="limit_margin", initial_joint_q=start)
+    np.testing.assert_array_equal(found.joint_q[0, 7:], start[7:].astype(np.float32))
+    room = np.minimum(found.joint_q[0] - robot.joint_limit_lower, robot.joint_limit_upper - found.joint_q[0])
+    assert found.value[0] == pytest.approx(-room[:7].min(), abs=1e-6)
+    assert found.value[0] < -0.1
+
+
+def test_mimic_joints_count_as_joints():
+    robot = load_urdf(MIMIC)
+    solver = cpu_solver(robot, ["tip"], options=SolverOptions(collision="off"))
+    angles = np.linspace(0.1, 0.5, 20)
+    positions = robot.forward_kinematics(np.column_stack([angles, 3.0 * angles]), ["tip"]).positions[:, 0]
+    group, start = np.arange(20), np.zeros(2)
+    found = solver.solve_any(positions, group=group, criterion="nearest", initial_joint_q=start)
+    np.testing.assert_allclose(found.value, 3.0 * angles, atol=1e-2)
+    second = np.roll(positions, -1, axis=0)
+    via = solver.solve_any(positions, group=group, initial_joint_q=start, via=(second, None, 0.05))
+    step = np.abs(via.via_joint_q - via.joint_q)[via.success]
+    assert (step <= 0.05 + 1e-5).all()
+    assert not via.success[:-1].all()
+
+
+MIMIC = """
+<robot name="mimic"><link name="base"/><link name="upper"/><link name="fore"/><link name="tip"/>
+  <joint name="lead" type="revolute"><parent link="base"/><child link="upper"/><axis xyz="0 0 1"/>
+    <limit lower="-1" upper="1" effort="1" velocity="1"/></joint>
+  <joint name="follow" type="revolute"><parent link="upper"/><child link="fore"/><origin xyz="1 0 0"/>
+    <axis xyz="0 0 1"/><mimic joint="lead" multiplier="3"/><limit lower="-3.1" upper="3.1" effort="1" velocity="1"/>
+  </joint>
+  <joint name="mount" type="fixed"><parent link="fore"/><child link="tip"/><origin xyz="1 0 0"/></joint>
+</robot>
+"""
+
+
+def test_the_staged_engine_takes_the_first(start):
+    robot = bare_robot("panda")
+    drawn = Reachable.draw(robot, [HAND], 4)
+    solver = cpu_solver(robot, [HAND], engine="staged")
+    given = drawn.positions[:, 0], drawn.orientations_xyzw[:, 0]
+    assert solver.solve_any(*given).success.all()
+    with pytest.raises(InputError, match="needs the compiled engine"):
+        solver.solve_any(*given, criterion="nearest", initial_joint_q=start)
 
 
 REFUSED = [
