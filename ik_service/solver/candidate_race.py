@@ -47,7 +47,7 @@ KEPT = ((0.1, 64), (0.1, 64), (0.1, 16), (0.1, 1))
 KEPT_OF_CLEARANCE = ((1.0, 64), (0.25, 64), (0.1, 16), (0.1, 1))  # one seed says little of the largest clearance
 SMALL_GROUP = 64  # candidates; smaller groups are solved together, without a margin of their own
 VIA_CHUNK, VIA_SEEDS = 8, 16  # candidates of a group whose second pose is tried at once, and seeds of each
-ROUNDING = 1e-6  # of changes in float32 [rad or m]
+CHANGE_SLACK = 1e-6  # of changes in float32 [rad or m]
 MOST_MARGIN = 1e5  # [m]
 TOOL_CONTACT = 4  # proof of a blocked target
 HOPE = np.array([0, 4, 4, 4, 5, 1, 3, 6, 2, 0], np.int8)  # how near a status is to success, by code
@@ -238,7 +238,7 @@ class CandidateRace:
                 return None
             second[own] = result.joint_q
             change = largest_change(self._robot, joint_q[own], result.joint_q)  # rotations have no limits
-            passed[own] = result.success & (change <= via.max_change + ROUNDING)
+            passed[own] = result.success & (change <= via.max_change + CHANGE_SLACK)
         return passed, second
 
     def _leave_behind(self, rows: Rows, stage: int) -> None:

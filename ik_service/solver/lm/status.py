@@ -63,8 +63,7 @@ _ADVICE = {
     IKStatus.UNREACHABLE: "Proven to be out of reach: no configuration within the joint limits comes within the "
     "tolerances. Check frame and units, or move the pose.",
     IKStatus.NO_CANDIDATE: "The group has no candidates: give it some, or leave its number out.",
-    IKStatus.UNSETTLED: "The fit of the clip would still move this frame: its speeds or accelerations leave no way, or "
-    "its targets jump.",
+    IKStatus.UNSETTLED: "The fit would still move this frame: limits of speed or acceleration leave no way.",
 }
 _ADVICE_WITHOUT_TARGETS = {
     IKStatus.CONVERGED: "The objectives are at a minimum, or at zero.",
