@@ -21,10 +21,10 @@ from ik_service.solver.candidate_solving import CandidateSolving
 from ik_service.solver.construction import SolverSetup, check_construction, resolve_device
 from ik_service.solver.derivatives.linearisation import Linearisation
 from ik_service.solver.device_solver import DeviceSolver
+from ik_service.solver.given import reading
 from ik_service.solver.given.arrays import host_array
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.given.reading import check_one_line, raise_fault, read_enabled, read_start, read_targets
 from ik_service.solver.given.targets import Target
 from ik_service.solver.given.worlds import CheckedWorlds, read_worlds
 from ik_service.solver.recorded_launches import RecordedLaunches
@@ -167,11 +167,11 @@ class IKSolver(CandidateSolving, ClipFitting):
         chosen = self.options if options is None else self.options.of_solve(options)
         poses, data = (positions, orientations_xyzw, problem_count), (offset, row_weights, tolerance)
         obstacles, limits = (world, world_index, object_enabled, attached), (joint_limits, frozen, max_change)
-        batch = self._read(chosen, poses, data, initial_joint_q, constraint_enabled, obstacles, limits)
+        asked = poses, data, initial_joint_q, constraint_enabled, obstacles, limits
+        batch = reading.read_problems(self.robot, self._order, self._core.targets.all, chosen, *asked, wxyz=self.wxyz)
         result = self._solves.solve(self._head, batch, chosen)
         if result is None:
-            given = positions, orientations_xyzw, initial_joint_q, problem_count
-            raise_fault(self.robot, self._order, self.targets, given)
+            reading.raise_fault(self.robot, self._order, self.targets, (*poses[:2], initial_joint_q, problem_count))
         return result if chosen.sensitivity is None else with_derivatives(result, self._linearised(result, batch))
 
     def solve_batch(self, batch: Batch, options: SolverOptions) -> IKResult:
@@ -191,7 +191,7 @@ class IKSolver(CandidateSolving, ClipFitting):
         result = self._solves.solve(self._head, batch, chosen)
         if result is None:
             given = [*batch.positions], [*batch.orientations_xyzw], batch.start, None
-            raise_fault(self.robot, CallerOrder(self.robot, None), self.targets, given)
+            reading.raise_fault(self.robot, CallerOrder(self.robot, None), self.targets, given)
         return result if chosen.sensitivity is None else with_derivatives(result, self._linearised(result, batch))
 
     def on_device(self) -> DeviceSolver:
@@ -226,12 +226,12 @@ class IKSolver(CandidateSolving, ClipFitting):
         Raises:
             InputError: A value that is not allowed.
         """
-        batch = read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self.wxyz)
+        batch = reading.read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self.wxyz)
         chosen = replace(self.options, best_of=None, solutions=1, precision="float32")
         worlds = read_worlds(self.robot, chosen, world, None, None, None, batch.problem_count)
         result = self._core.solve(self._head, batch._replace(worlds=worlds), chosen)
         if result is None:
-            raise_fault(self.robot, self._order, self.targets, (positions, orientations_xyzw, None, None))
+            reading.raise_fault(self.robot, self._order, self.targets, (positions, orientations_xyzw, None, None))
         return result
 
     def linearise(
@@ -269,8 +269,8 @@ class IKSolver(CandidateSolving, ClipFitting):
             KernelCacheError: Compiled kernels can be neither read nor kept.
         """
         count = None if self.targets else len(result)
-        batch = read_targets(self.targets, positions, orientations_xyzw, count, wxyz=self.wxyz)
-        enabled = read_enabled(self.robot.constraint_names, constraint_enabled, batch.problem_count)
+        batch = reading.read_targets(self.targets, positions, orientations_xyzw, count, wxyz=self.wxyz)
+        enabled = reading.read_enabled(self.robot.constraint_names, constraint_enabled, batch.problem_count)
         return self._linearised(result, batch._replace(enabled=enabled), data, limits=limits)
 
     def follow(
@@ -316,19 +316,19 @@ class IKSolver(CandidateSolving, ClipFitting):
             KernelCacheError: Compiled kernels can be neither read nor kept.
         """
         rates, chosen = RateLimits.read(self.robot, dt, velocity, acceleration), self.options.of_solve(options)
-        path = read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self.wxyz)
+        path = reading.read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self.wxyz)
         start = None
         if start_joint_q is not None:
-            start = read_start(self.robot, self._order, "start_joint_q", start_joint_q, 1).reshape(-1)
+            start = reading.read_start(self.robot, self._order, "start_joint_q", start_joint_q, 1).reshape(-1)
             start = self.robot.clamp_joint_q(host_array("start_joint_q", start))[0]
-        check_one_line(self._core.objectives, self._core.targets.with_lines)
+        reading.check_one_line(self._core.objectives, self._core.targets.with_lines)
         worlds = read_worlds(self.robot, chosen, world, None, None, attached, 1)
         check = None if worlds is None else WayCheck.of(self.robot, worlds)
         problems, solve = path._replace(worlds=worlds), partial(self._solves.solve, self._own_head)
         waypoints = Waypoints(self.robot, problems, chosen, self._core.engine.finish, solve, check=check)
         result = followed(waypoints, self._order, rates, solutions, start)
         if result is None:
-            raise_fault(self.robot, self._order, self.targets, (positions, orientations_xyzw, None, None))
+            reading.raise_fault(self.robot, self._order, self.targets, (positions, orientations_xyzw, None, None))
         return result
 
     def set_target_data(

@@ -13,8 +13,7 @@ from ik_service.solver.candidates import CandidateResult, Choice, Criterion, che
 from ik_service.solver.deadline import with_time_left
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.given.problems import read_problems
-from ik_service.solver.given.reading import check_one_line, raise_fault
+from ik_service.solver.given.reading import check_one_line, raise_fault, read_problems
 from ik_service.solver.result import IKResult, ResultHead
 from ik_service.solver.second_tries.second_tries import SecondTries
 from objectives import InputError
@@ -90,9 +89,10 @@ class CandidateSolving:
         chosen = self.options if options is None else self.options.of_solve(options)
         obstacles, limits = (world, world_index, object_enabled, attached), (joint_limits, frozen, max_change)
         poses, data = (positions, orientations_xyzw, None), (offset, row_weights, tolerance)
-        batch = self._read(chosen, poses, data, initial_joint_q, constraint_enabled, obstacles, limits)
+        targets, given = self._solves.core.targets.all, (poses, data, initial_joint_q, constraint_enabled)
+        batch = read_problems(self.robot, self._order, targets, chosen, *given, obstacles, limits, wxyz=self.wxyz)
         count = batch.problem_count
-        second = read_via(self._solves.core.targets.all, via, count, wxyz=self.wxyz)
+        second = read_via(targets, via, count, wxyz=self.wxyz)
         choice = Choice(read_groups(group, group_count, cost, count), criterion, second, good_enough)
         return self.solve_any_batch(batch, chosen, choice)
 
@@ -125,7 +125,3 @@ class CandidateSolving:
             given = [*batch.positions], [*batch.orientations_xyzw], batch.start, None
             raise_fault(robot, CallerOrder(robot, None), core.targets.all, given)
         return result
-
-    def _read(self, options: SolverOptions, *given: Any) -> Batch:
-        """Return the checked problems of a solve; arguments as in `read_problems`."""
-        return read_problems(self.robot, self._order, self._solves.core.targets.all, options, *given, wxyz=self.wxyz)
