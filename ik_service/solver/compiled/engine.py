@@ -37,7 +37,7 @@ from ik_service.solver.rows.weights import RowWeights, TargetWeights
 from ik_service.solver.workspace import Workspace
 
 PLANS_MAX = 16  # partitions kept with their launches
-SELECTIONS_MAX, KEPT_ATTEMPTS = 3, 2**18  # selections kept, and the largest size of an unused one
+SELECTIONS_MAX, KEPT_ATTEMPTS = 6, 2**18  # selections kept, and the largest size of an unused one
 _Record = Callable[[int, int], PartLaunches]  # launches of a part, given the part and the number of parts
 
 
