@@ -45,7 +45,7 @@ class SolveAnyRequestBody(SolveRequestBody):
     good_enough: Finite | None = Field(default=None, description="Value at which a group is done; null: the best.")
 
 
-_Counts = create_model("CandidateCounts", **dict.fromkeys(FATES, (list[int], ...)))  # type: ignore[call-overload]
+_Counts = create_model("CandidateCounts", **dict.fromkeys(FATES, (list[int], ...)))  # type: ignore[call-overload]  # fields by name
 SolveAnyAnswerBody: type[BaseModel] = create_model(
     "SolveAnyAnswerBody",
     __doc__="The best candidate of each group, as columns in the order of the groups; null where none succeeds.",
