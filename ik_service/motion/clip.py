@@ -34,7 +34,7 @@ SETTLED = 2e-3  # largest change of a joint in the last pass of a settled frame 
 
 @dataclass(frozen=True, eq=False)
 class FittedClip:
-    """Configurations of a clip, and what the last pass moved."""
+    """Configurations of a clip, and the changes of the last pass."""
 
     joint_q: Float64Array  # [frames, joint_coord_count]
     moved: Float64Array  # largest change of a joint in the last pass [rad or m], [frames]
@@ -104,7 +104,7 @@ def _value(problem: ClipProblem, joint_q: Float64Array, costs: Float64Array) -> 
 def _firsts(
     problem: ClipProblem, solver: DrawnSolver, options: SolverOptions, frame: Frames, start: Float64Array
 ) -> Float64Array:
-    """Return configurations from which chains begin at a frame, [n, joint_coord_count]; none where it cannot be met."""
+    """Return configurations to begin chains at a frame, [n, joint_coord_count]; none if the frame cannot be met."""
     part = problem.batch.part(frame)._replace(start=start[frame])
     asked = replace(options, seeds=FIRST_SEEDS, best_of="cost" if solver.chooses else None)
     result = solver.solve(part, asked, problem.robot.mid_joint_q[None], MIDDLE_WEIGHT)

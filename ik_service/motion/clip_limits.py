@@ -1,4 +1,4 @@
-"""Limits of speed and acceleration between frames of a clip: a clip that keeps them, and the room of single frames."""
+"""Limits of speed and acceleration between frames: clips within these limits, and the room of single frames."""
 
 import typing
 from dataclasses import dataclass
@@ -16,7 +16,6 @@ from ik_service.robots import RobotModel
 
 Frames = NDArray[np.intp]
 CLIPS: Any = wp.get_module("ik_service_clips")
-ROUNDING = 1.0 + 1e-6  # of limits in float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +81,6 @@ class ClipLimits:
             for middle, width in zip(middles, (0.5 * self.bend, self.bend, self.bend), strict=True):
                 lower, upper = np.fmax(lower, middle - width), np.fmin(upper, middle + width)
         return np.minimum(lower, q[frames]), np.maximum(upper, q[frames])
-
-    def over(self, q: Float64Array, clip: Frames) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return the masks of coordinates beyond limits of speed and acceleration, [frames, moved]; inside clips."""
-        step, bend = changes(q, clip)
-        return np.abs(step) > self.step * ROUNDING, np.abs(bend) > self.bend * ROUNDING
 
 
 def _run(
@@ -154,14 +148,3 @@ def neighbours(q: Float64Array, frames: Frames, offset: int, clip: Frames, first
     if first is not None and offset < 0:
         found[~inside] = first
     return found
-
-
-def changes(q: Float64Array, clip: Frames) -> tuple[Any, Any]:
-    """Return changes from the frame before, and the changes of these changes; 0 at the begin of a clip."""
-    step = np.diff(q, axis=0, prepend=q[:1])
-    begins = np.concatenate([[True], clip[1:] != clip[:-1]])
-    step[begins] = 0.0
-    bend = np.diff(step, axis=0, prepend=step[:1])
-    second = np.concatenate([[True], begins[:-1]])
-    bend[begins | second] = 0.0
-    return step, bend

@@ -3,9 +3,10 @@
     candidates in the race, all or in turn -> solves with few seeds, within the room that the best answer leaves
     -> values -> the best answer with a free second pose -> fewer candidates, more seeds
 
-The best answer so far narrows the limits of joints ("nearest") or widens the margin ("clearance"), so that most
-candidates that cannot win are proven to be out of reach or blocked. Equal values go to the lowest index. Candidates of
-a stage do not know of each other, so answers do not depend on their order, on other groups or on threads.
+The best answer so far narrows the limits of joints ("nearest", "limit_margin") or widens the margin ("clearance"), so
+that most candidates without a better answer are proven to be out of reach or blocked. Candidates of one stage do not
+know of each other: answers do not depend on other groups or on threads. Of equal values in a stage the lowest index
+wins.
 """
 
 import time
@@ -54,7 +55,7 @@ HOPE = np.array([0, 4, 4, 4, 5, 1, 3, 6, 2, 0], np.int8)  # how near a status is
 
 
 class CandidateRace:
-    """Candidates, the best answer of each group so far, and what is known of each candidate."""
+    """Candidates with their fates, and the best answer of each group so far."""
 
     def __init__(
         self,
@@ -167,7 +168,7 @@ class CandidateRace:
             yield rows, self._batch.part(rows), options
 
     def _judge(self, rows: Rows, batch: Batch, options: SolverOptions, stage: int, gain: float) -> bool:
-        """Solve candidates, note what is known of them, keep the best of each group; return whether all is sound."""
+        """Solve candidates, note their fates, keep the best of each group; return whether all numbers are sound."""
         result = self._solve(batch, options)
         if result is None:
             return False
@@ -199,7 +200,7 @@ class CandidateRace:
             self._status[groups[HOPE[code] > HOPE[self._status[groups]]]] = code
 
     def _keep(self, rows: Rows, joint_q: NDArray[Any], value: Float64Array) -> bool:
-        """Keep the best of answers, all better than their group's best, and with `via` those with a second pose."""
+        """Keep the best of answers, all better than their group's best; with `via`, of answers with a second pose."""
         ordered = np.lexsort((rows, value, self._group[rows]))
         rows, joint_q, value = rows[ordered], joint_q[ordered], value[ordered]
         group, via, begin, size = self._group[rows], self._choice.via, 0, VIA_CHUNK

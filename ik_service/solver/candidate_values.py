@@ -102,7 +102,7 @@ class CandidateValues:
     def places(
         self, result: IKResult, value: Float64Array, best: Float64Array, cost: Float64Array, stage: int
     ) -> Float64Array:
-        """Return the order in which candidates stay in the race, [n]; see `_State` of the race.
+        """Return the order in which candidates stay in the race, [n]; -infinity to stay in any case, infinity to go.
 
         Args:
             result: Answers of the stage.

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.problems.clips import DT, FEET, LINKS, motion
 from ik_service import IKStatus, Target
-from ik_service.motion.clip_limits import ClipLimits, changes
+from ik_service.motion.clip_limits import ClipLimits
 from ik_service.motion.held_links import runs
 from ik_service.motion.result import RateLimits
 from ik_service.robots import load_urdf
@@ -54,8 +54,9 @@ def test_every_frame_keeps_all_limits(humanoid, solver, kind, acceleration):
     clip = fit(solver, walk, acceleration=acceleration)
     speed = HALF * np.asarray(humanoid.joint_velocity_limit)[6:]
     require_limits(humanoid, clip, speed, np.inf if acceleration is None else acceleration)
-    step, _ = changes(clip.joint_q[:, FREE:], np.zeros(FRAMES, np.intp))
-    np.testing.assert_allclose(clip.joint_qd[:, 6:], step / DT, atol=1e-9)
+    step = np.diff(clip.joint_q[:, FREE:], axis=0)
+    np.testing.assert_allclose(clip.joint_qd[1:, 6:], step / DT, atol=1e-9)
+    assert (clip.joint_qd[0] == 0.0).all()
     position, _ = poses_of(humanoid, clip.joint_q, list(LINKS))
     np.testing.assert_allclose(clip.position_error, np.linalg.norm(position - walk.positions, axis=2), atol=1e-5)
     assert clip.position_error.mean() < 0.05
@@ -191,8 +192,11 @@ def test_kept_clips_stop_before_their_limits():
         kept = limits.kept(wanted, begins, first)
         assert (kept >= robot.joint_limit_lower).all()
         assert (kept <= robot.joint_limit_upper).all()
-        clip = (np.arange(400) >= 150).astype(np.intp)
-        assert not any(mask.any() for mask in limits.over(kept, clip))
+        for own in (kept[:150], kept[150:]):
+            points = own if first is None else np.vstack([first, first, own])  # from rest
+            step, bend = np.diff(points, axis=0), np.diff(points, n=2, axis=0)
+            assert (np.abs(step) <= 2.0 * 0.05 * (1.0 + 1e-6)).all()
+            assert (np.abs(bend) <= 8.0 * 0.05**2 * (1.0 + 1e-6)).all()
     still = np.tile(robot.mid_joint_q, (400, 1))
     np.testing.assert_allclose(limits.kept(still, begins, None), still)
 
