@@ -258,6 +258,7 @@ def test_a_gizmo_along_the_world_turns_its_target_and_is_turned_back(guest):
 
 def test_a_link_that_is_clicked_is_dragged_beside_the_hand(guest):
     visitor, panel = guest.visitor, guest.panel
+    guest.drag("panda_hand", [0.1, 0.0, -0.1])  # at first the elbow is above the shoulder, and no joint moves it aside
     robot, hand = guest.posed.robot, guest.posed.targets["panda_hand"].pose
     assert not guest.click_link("panda_link4")
     guest.click(panel.picks, True)
