@@ -280,7 +280,7 @@ class IKSolver(CandidateSolving, ClipFitting):
         dt: float,
         *,
         start_joint_q: Any = None,
-        solutions: int = 8,
+        solutions: int = 16,
         velocity: Any = None,
         acceleration: Any = None,
         world: "World | None" = None,

@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.mechanism.caller_order import CallerOrder
-from ik_service.motion.bridges import Bridges, smooth
-from ik_service.motion.choice import unwound
+from ik_service.mechanism.transforms import Float64Array
+from ik_service.motion.clip_limits import ClipLimits
+from ik_service.motion.lanes import GroupSolver
 from ik_service.motion.metric import FloatArray, JointMetric
+from ik_service.motion.pieces import MORE, STARTS_PER_SOLUTION, find_pieces
 from ik_service.motion.result import PathResult, RateLimits, WaypointAnswers, path_result
-from ik_service.motion.tracks import ANCHORS, EDGES_MAX, choose_tracks, find_tracks
+from ik_service.motion.turns import unwound
 from ik_service.motion.waypoints import Group, Waypoints, least_on_ways
 from ik_service.robots import RobotModel
 from ik_service.solver.given.options import SOLUTIONS_MAX
@@ -46,7 +48,7 @@ def followed(
         return None
     waypoints = replace(waypoints, options=replace(options, seeds=1)).grouped(found)
     path = follow(waypoints, found, rates, int(solutions), start)
-    judged = replace(waypoints, options=replace(final, seeds=1)).finished(path, path)
+    judged = waypoints.judged(path, final)
     failed = np.where(found.status == IKStatus.CONVERGED, judged.status, found.status)
     success, clearance, joint_q = judged.success, None, judged.joint_q.astype(np.float64)
     status = np.where(success, np.int8(IKStatus.CONVERGED), failed).astype(np.int8)
@@ -62,40 +64,29 @@ def followed(
 
 def follow(
     waypoints: Waypoints, found: IKResult, rates: RateLimits, solutions: int, start: FloatArray | None
-) -> FloatArray:
-    """Return the configurations of a path, float64 [waypoints, coordinates]; `found` solves single waypoints.
+) -> Float64Array:
+    """Return the configurations of a path, [waypoints, coordinates]; `found` solves single waypoints.
 
     A group of joints without a solution moves straight from the solution before to the solution after. A group without
     any solution stands still, with a warning in the log.
     """
-    path: FloatArray = found.joint_q.astype(np.float64)
-    solved = np.ones(path.shape, dtype=bool)
+    robot, path = waypoints.robot, found.joint_q.astype(np.float64)
     if start is not None:
         moved = [c for group in waypoints.groups for c in group.coordinates]
         unmoved = ~np.isin(np.arange(path.shape[1]), moved)
         path[:, unmoved] = start[unmoved]
-    if not waypoints.groups:
-        return path
-    success = waypoints.successes(found)
-    if not success.any():
-        for group in waypoints.groups:
-            _fill(waypoints.robot, group, path, success[:, 0], start)
-        return path
-    most = max(1, int((EDGES_MAX / len(waypoints)) ** 0.5) // ANCHORS)
-    tracks = find_tracks(waypoints, found.joint_q, success, min(solutions, most), start)
+    success, limits = waypoints.successes(found), ClipLimits.of(robot, rates)
+    rng = np.random.default_rng(waypoints.options.random_seed)
+    starts = robot.random_joint_q(rng, STARTS_PER_SOLUTION * MORE * solutions)
     for number, group in enumerate(waypoints.groups):
-        largest_step = rates.largest_step[group.metric.dofs]
-        chosen = choose_tracks(waypoints.robot, tracks, number, group, largest_step, start)
-        layers = np.flatnonzero(chosen >= 0)
-        own = np.ix_(layers, group.coordinates)
-        path[own] = tracks.joint_q[layers, chosen[layers]][:, group.coordinates]
-        if layers.size:
-            Bridges(waypoints, tracks, number, chosen, path, largest_step, start).spread()
-        solved[np.ix_(np.flatnonzero(chosen < 0), group.coordinates)] = False
-    smooth(waypoints, path, solved, rates.largest_step)
-    for group in waypoints.groups:
-        _fill(waypoints.robot, group, path, solved[:, group.coordinates[0]], start)
-        path = unwound(waypoints.robot, group.metric, path, rates.largest_step[group.metric.dofs], start)
+        layers = np.flatnonzero(success[:, number])
+        if len(layers):
+            solver = GroupSolver(waypoints, number, layers, path, limits)
+            difference = waypoints.options.solution_difference
+            for piece in find_pieces(solver, path[layers], starts, solutions, difference, start):
+                path[np.ix_(layers[piece.place], group.coordinates)] = piece.joint_q[:, group.coordinates]
+        _fill(robot, group, path, success[:, number], start)
+        path = np.asarray(unwound(robot, group.metric, robot.complete_joint_q(path), start))
     return path
 
 

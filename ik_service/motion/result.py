@@ -16,6 +16,8 @@ from ik_service.robots import RobotModel
 from ik_service.solver.lm.status import STATUS_WORDS
 from objectives import InputError
 
+FASTER, FAR_STEP = 4.0, 0.2  # a step to another configuration: times the largest step within speeds, and [rad or m]
+
 
 @dataclass(frozen=True, eq=False)
 class PathResult:
@@ -39,6 +41,9 @@ class PathResult:
             contact the first value found. None without a check.
         over_velocity: DOFs beyond their speed limit, bool [n, DOFs].
         over_acceleration: DOFs beyond their acceleration limit, bool [n, DOFs].
+        breaks: Waypoints that the robot cannot reach from the line before: another configuration of the arm, int
+            [reconfigurations]. A joint would go more than 4 times as far as its speed limit allows, and more than
+            0.2 rad or m.
         dt: Time between lines [s].
         coordinate_names: Names of the columns of `joint_q`.
         dof_names: Names of the columns of DOFs.
@@ -54,6 +59,7 @@ class PathResult:
     joint_change: Float64Array
     over_velocity: NDArray[np.bool_]
     over_acceleration: NDArray[np.bool_]
+    breaks: NDArray[np.intp]
     dt: float
     coordinate_names: tuple[str, ...]
     dof_names: tuple[str, ...]
@@ -65,6 +71,11 @@ class PathResult:
 
     def __len__(self) -> int:
         return len(self.success)
+
+    @property
+    def reconfigurations(self) -> int:
+        """Number of breaks."""
+        return len(self.breaks)
 
     @property
     def largest_joint_change(self) -> float:
@@ -154,6 +165,7 @@ def path_result(
         joint_change=np.abs(change).max(axis=1, initial=0.0),
         over_velocity=order.dofs_of(np.abs(speed) > rates.velocity * CHANGE_ROUNDING),
         over_acceleration=order.dofs_of(np.abs(acceleration) > rates.acceleration * CHANGE_ROUNDING),
+        breaks=np.flatnonzero((np.abs(change) > np.maximum(FASTER * rates.largest_step, FAR_STEP)).any(axis=1)),
         dt=rates.dt,
         coordinate_names=order.coordinate_names,
         dof_names=order.dof_names,

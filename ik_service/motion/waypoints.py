@@ -16,12 +16,14 @@ from ik_service.collision.check import check_collision
 from ik_service.collision.distance_grid import DistanceGrid
 from ik_service.motion.metric import FloatArray, JointMetric
 from ik_service.robots import RobotModel
+from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.worlds import CheckedWorlds
 from ik_service.solver.result import IKResult
 
 RESOLUTION = 2e-5  # paths with smaller motions of all spheres are not divided [m]; half of this is added to the margin
+WAY_MARGIN = 5e-4  # added to the margin at waypoints, for the ways between them [m]
 SEEN_SHARE = 0.9  # lower bound of the least clearance on a path, relative to the least clearance seen
 
 
@@ -102,15 +104,21 @@ class Waypoints:
     def __len__(self) -> int:
         return self.problems.problem_count
 
-    def solved(self, which: NDArray[np.intp], start: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Solve waypoints, each from its own start only; give configurations and successful groups, [n, groups]."""
-        result = self.solve(self.problems.part(which)._replace(start=start), self.options, None)
+    def solve_from(
+        self, which: NDArray[np.intp], start: FloatArray, limits: AskedLimits | None = None, *, finish: bool = False
+    ) -> IKResult:
+        """Solve waypoints, each from its own start only; with `finish` in the precision of the finish."""
+        options = replace(self.options, precision=self.finish) if finish else self.options
+        if self.check is not None:
+            options = replace(options, margin=options.margin + WAY_MARGIN)
+        result = self.solve(self.problems.part(which)._replace(start=start, limits=limits), options, None)
         assert result is not None  # the numbers are checked before
-        return result.joint_q, self.successes(result)
+        return result
 
-    def finished(self, start: FloatArray, judged: FloatArray | None = None) -> IKResult:
-        """Solve all waypoints from starts, in the precision of the finish; `judged` configurations are the answers."""
-        result = self.solve(self.problems._replace(start=start), replace(self.options, precision=self.finish), judged)
+    def judged(self, joint_q: FloatArray, options: SolverOptions) -> IKResult:
+        """Return the verdict on the configurations of a path, [waypoints, coordinates]."""
+        options = replace(options, seeds=1, precision=self.finish)
+        result = self.solve(self.problems._replace(start=joint_q), options, joint_q)
         assert result is not None
         return result
 

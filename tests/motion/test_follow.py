@@ -215,14 +215,14 @@ def test_an_arm_that_meets_no_waypoint_stands_still_and_a_log_line_names_it(capl
 
 
 @pytest.mark.evidence
-def test_rows_that_yield_move_the_first_waypoint_away_from_the_start_and_that_is_told(panda):
+def test_rows_that_yield_move_the_arm_away_from_the_start_within_its_speeds(panda):
     posture = IKObjectivePosture(np.subtract(PANDA_HOME, [-0.8, 0.0, 0.8, 0.0, 0.0, 0.0, 0.0]), weight=0.1)
     solver = ik_service.IKSolver(panda, [LINK], objectives=[posture], device="cpu")
     positions, orientations = poses_of(solver, np.tile(PANDA_HOME, (5, 1)))
     result = solver.follow(positions, orientations, DT, start_joint_q=PANDA_HOME)
     assert result.success.all()
-    assert result.joint_change[0] > 0.1
-    assert result.within_limits.tolist() == [False, True, True, True, True]
+    assert np.abs(result.joint_q[-1] - PANDA_HOME).max() > 0.1
+    assert result.within_limits.all()
 
 
 @pytest.mark.evidence
@@ -252,10 +252,15 @@ def test_limits_are_those_asked_for(panda_solver):
     joint_q = swing(PANDA_HOME)
     free = follow(panda_solver, joint_q)
     assert free.within_limits.all()
-    slow = follow(panda_solver, joint_q, velocity={"panda_joint1": 0.01})
-    assert not slow.within_limits.all()
-    most = np.array([0.01, *panda_solver.robot.joint_velocity_limit[1:]]) * (1 + 1e-6)
-    np.testing.assert_array_equal(slow.over_velocity, np.abs(slow.joint_qd) > most)
+    other = follow(panda_solver, joint_q, velocity={"panda_joint1": 0.01})
+    assert np.abs(free.joint_qd[:, 0]).max() > 0.1
+    assert np.abs(other.joint_qd[:, 0]).max() <= 0.01 * (1 + 1e-6)  # the other joints go round it
+    assert other.within_limits.all()
+    slow = follow(panda_solver, joint_q, velocity=0.01)
+    assert slow.success.all()
+    np.testing.assert_array_equal(slow.over_velocity, np.abs(slow.joint_qd) > 0.01 * (1 + 1e-6))
+    assert slow.over_velocity.any()
+    assert len(slow.breaks) == 0  # too fast, but continuous
     bound = follow(panda_solver, joint_q, acceleration=1e-3)
     np.testing.assert_array_equal(bound.over_acceleration, np.abs(bound.joint_qdd) > 1e-3 * (1 + 1e-6))
     np.testing.assert_allclose(bound.joint_qdd[2:], np.diff(bound.joint_q, 2, axis=0) / DT**2, atol=1e-9)

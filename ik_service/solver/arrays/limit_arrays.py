@@ -68,17 +68,19 @@ class LimitArrays:
         exact, own, scalar = (asked.lower, asked.upper), self._own, self._scalar
         # rounded inwards to float32, and never outside the robot's own limits
         rounded = [np.clip(end, *own["float32"]) for end in inwards(*exact)]
-        forms: dict[str, Ends] = {"float32": rounded, "float64": exact, "draws": self.draw_ranges.within(*rounded)}
-        lines, stays = len(asked.lower), asked.frozen[:, scalar]
-        returned, told, at_limit = (
-            [np.tile(end, (lines, 1)) for end in own[name]] for name in ("told", "told", "at_limit")
-        )
+        self._write({"float32": rounded, "float64": exact, "draws": self.draw_ranges.within(*rounded)}, count)
+        stays = asked.frozen[:, scalar]
         for k, (infinite, narrower) in enumerate(((-np.inf, np.maximum), (np.inf, np.minimum))):
             kept = narrower(own["told"][k][self._place], exact[k][:, scalar])
-            returned[k][:, self._place] = kept
-            told[k][:, self._place] = np.where(stays, infinite, kept)
-            at_limit[k][:, self._dof] = np.where(stays, infinite, rounded[k][:, scalar])
-        self._write(forms | {"returned": returned, "told": told, "at_limit": at_limit}, count)
+            told, reached = (np.where(stays, infinite, one) for one in (kept, rounded[k][:, scalar]))
+            for name, columns, values in (
+                ("returned", self._place, kept),
+                ("told", self._place, told),
+                ("at_limit", self._dof, reached),
+            ):
+                array = self._arrays[name][k]
+                array.host[:count, columns] = values  # the other columns keep the limits of the robot
+                array.push(count)
         starts = np.atleast_2d(np.asarray(self._middle if start is None else start, np.float64))
         moved = starts[:, self._place]
         within = np.clip(moved, *(end[:, scalar] for end in rounded))

@@ -1,0 +1,86 @@
+"""The waypoints between the nodes of a piece, and smoothing, within the speed limits.
+
+Halves of the ways between nodes are solved in batches, each within the room that both ends leave. Smoothing moves
+every second place to the mean of its neighbours, within their room; then the others. No step exceeds its limit.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.mechanism.transforms import Float64Array
+from ik_service.motion.lanes import GroupSolver, Piece, Places
+
+NODE_PASSES, HALF_PASSES, LAST_PASSES = 2, 1, 2  # of smoothing: of nodes, after each halving, of all places
+MOVE_MAX = 0.05  # [rad or m] in a pass; a larger move would be a change of branch and is rejected
+
+
+def filled(solver: GroupSolver, piece: Piece) -> Piece:
+    """Return a piece with all its places, up to the first that is not met."""
+    first, last = int(piece.place[0]), int(piece.place[-1])
+    path = np.empty((last - first + 1, piece.joint_q.shape[1]))
+    known = piece.place - first
+    path[known] = piece.joint_q
+    _smooth(solver, path, known, first, NODE_PASSES)
+    while len(known) < known[-1] + 1:
+        wide = np.flatnonzero(np.diff(known) > 1)
+        left, right = known[wide], known[wide + 1]
+        middle = (left + right) // 2
+        path[middle], met = _between(solver, path, left, middle, right, first)
+        end = left[~met].min(initial=known[-1])
+        known = np.sort(np.concatenate([known, middle]))
+        known = known[known <= end]
+        _smooth(solver, path, known, first, HALF_PASSES)
+    path = path[: len(known)]
+    _smooth(solver, path, known, first, LAST_PASSES)
+    _finish(solver, path, first)
+    return Piece(known + first, path)
+
+
+def _smooth(solver: GroupSolver, path: Float64Array, known: Places, first: int, passes: int) -> None:
+    """Smooth the known places in place; the first and the last stay."""
+    for number in range(2 * passes):
+        at = np.arange(1 + number % 2, len(known) - 1, 2)
+        if len(at):
+            _take(solver, path, known[at], *_between(solver, path, known[at - 1], known[at], known[at + 1], first))
+
+
+def _finish(solver: GroupSolver, path: Float64Array, first: int) -> None:
+    """Solve all places in the precision of the finish, in place."""
+    count = len(path)
+    for number in range(2):
+        at = np.arange(number, count, 2)
+        if len(at) and count > 1:  # an end has its one neighbour on both sides
+            left, right = np.where(at > 0, at - 1, 1), np.where(at < count - 1, at + 1, count - 2)
+            found, met = _between(solver, path, left, at, right, first, finish=True)
+        else:
+            found, met = solver.solved(at + first, path[at], finish=True)
+        _take(solver, path, at, found, met)
+
+
+def _take(solver: GroupSolver, path: Float64Array, at: Places, found: Float64Array, met: NDArray[np.bool_]) -> None:
+    """Take new configurations that are near the old ones, in place."""
+    taken = met & (np.abs(solver.change(path[at], found)).max(axis=1, initial=0.0) < MOVE_MAX)
+    path[at[taken]] = found[taken]
+
+
+def _between(
+    solver: GroupSolver,
+    path: Float64Array,
+    left: Places,
+    middle: Places,
+    right: Places,
+    first: int,
+    *,
+    finish: bool = False,  # from where they are, in the precision of the finish
+) -> tuple[Float64Array, NDArray[np.bool_]]:
+    """Solve places within the room that their neighbours leave; return configurations, and the mask of met places."""
+    before, after = solver.time(left + first, middle + first), solver.time(middle + first, right + first)
+    metric, change = solver.group.metric, solver.change(path[left], path[right])
+    most = np.maximum(solver.step, np.abs(change) / (before + after))
+    own = path[left][:, solver.columns]
+    lower = np.maximum(own - most * before, own + change - most * after)
+    upper = np.minimum(own + most * before, own + change + most * after)
+    way = before / (before + after) * metric.change(path[left], path[right])
+    if finish:
+        way = metric.change(path[left], path[middle])
+    return solver.solved(middle + first, metric.moved(path[left], way), (lower, upper), finish=finish)

@@ -1,0 +1,170 @@
+"""Lanes: several configurations carried along a path, and the pieces of a path that the best of them make.
+
+From each break, `solutions` configurations are carried in strides of waypoints, all in one batch, within the speed
+limits; where a stride has no solution, half of it is tried. The lane that gets farthest is a piece. Where all lanes
+end, the farthest may go one step faster than its limits; else the next piece begins, carried backwards, too: where
+two lanes stand side by side, a blend between them joins both pieces.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.mechanism.transforms import Float64Array
+from ik_service.motion.clip_limits import ClipLimits
+from ik_service.motion.metric import CHANGE_ROUNDING, JointMetric
+from ik_service.motion.result import FAR_STEP, FASTER
+from ik_service.motion.turns import centred
+from ik_service.motion.waypoints import Group, Waypoints
+from ik_service.solver.given.asked_limits import AskedLimits
+
+Places = NDArray[np.intp]
+FIRST_STRIDE, STRIDE = 4, 64  # waypoints: at first, at most
+WAY = 0.15  # of a joint in a stride [rad or m]
+OPEN_STEP = 0.5  # largest step from waypoint to waypoint of a joint without a speed limit [rad or m]
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Configurations at some places, ascending."""
+
+    place: Places  # [nodes]
+    joint_q: Float64Array  # [nodes, coordinates]
+
+
+class GroupSolver:
+    """Solves waypoints of one group of joints; the other joints keep their configurations.
+
+    A place is the index of a waypoint among those that the group can meet.
+    """
+
+    def __init__(
+        self,
+        waypoints: Waypoints,
+        number: int,  # of the group
+        layers: Places,  # waypoints that the group can meet, ascending
+        rest: Float64Array,  # configurations of the other joints, [waypoints, coordinates]
+        limits: ClipLimits,  # of all active DOFs with a coordinate
+    ) -> None:
+        robot = waypoints.robot
+        self.group: Group = waypoints.groups[number]
+        self.layers, self._rest, self._waypoints, self._number = layers, rest, waypoints, number
+        own = np.isin(limits.columns, self.group.coordinates)
+        self._active = np.flatnonzero(robot.dof_coordinate[robot.active_dof] >= 0)[own]
+        self.columns, self._lower, self._upper = limits.columns[own], limits.lower[own], limits.upper[own]
+        self.step = np.where(np.isfinite(limits.step[own]), limits.step[own] / CHANGE_ROUNDING, OPEN_STEP)
+        self.faster = np.maximum(FASTER * self.step, FAR_STEP)
+        self.metric = JointMetric(robot, robot.active_dof[self._active].tolist())
+        self._ends = robot.active_limit_lower, robot.active_limit_upper
+
+    def solved(
+        self,
+        place: Places,
+        start: Float64Array,  # [rows, coordinates]
+        room: tuple[Float64Array, Float64Array] | None = None,  # limits of `columns`; None for those of the robot
+        *,
+        finish: bool = False,  # in the precision of the finish
+    ) -> tuple[Float64Array, NDArray[np.bool_]]:
+        """Return configurations and whether the group meets the waypoints there, within the room."""
+        robot, at = self._waypoints.robot, self.layers[place]
+        first = self._rest[at].copy()
+        own = self.group.coordinates
+        first[:, own] = start[:, own]
+        turned = centred(robot, self.group.metric, first)
+        asked = None
+        if room is not None:
+            shift = (turned - first)[:, self.columns]
+            lower, upper = np.maximum(self._lower, room[0] + shift), np.minimum(self._upper, room[1] + shift)
+            ends = [np.tile(end, (len(at), 1)) for end in self._ends]
+            ends[0][:, self._active], ends[1][:, self._active] = lower, np.maximum(lower, upper)
+            asked = AskedLimits(ends[0], ends[1], np.zeros(ends[0].shape, dtype=bool))
+        result = self._waypoints.solve_from(at, turned, asked, finish=finish)
+        found, met = result.joint_q.astype(np.float64), self._waypoints.successes(result)[:, self._number]
+        if room is not None:
+            values = found[:, self.columns]
+            inside = np.clip(values, lower, np.maximum(lower, upper))  # float32 rounds beyond limits
+            met &= (np.abs(values - inside) < 1e-5).all(axis=1) & (lower <= upper + 1e-9).all(axis=1)
+            found[:, self.columns] = inside
+        return found, met
+
+    def change(self, start: Float64Array, end: Float64Array) -> Float64Array:
+        """Return the changes of the joints with a coordinate [rad or m], [..., columns]."""
+        return np.asarray(self.metric.change(start, end), np.float64)
+
+    def time(self, first: Places, last: Places) -> Float64Array:
+        """Return the number of time steps between places, [..., 1]."""
+        return np.abs(self.layers[last] - self.layers[first])[..., None].astype(np.float64)
+
+
+class Lanes:
+    """Configurations that are carried from one place, in one direction."""
+
+    def __init__(self, solver: GroupSolver, at: int, joint_q: Float64Array, way: int) -> None:
+        self._solver, self._way, self.begins = solver, way, joint_q
+        self.place = np.full(len(joint_q), at, np.intp)  # that each lane has reached
+        self.joint_q, self.cost = joint_q.copy(), np.zeros(len(joint_q))  # cost: squared changes per time step
+        self.moved = np.zeros(len(joint_q))  # largest change of a joint in the last stride [rad or m]
+        self._log = [(np.arange(len(joint_q)), self.place.copy(), joint_q.copy())]
+
+    def carry(self, last: int, most: int = STRIDE) -> None:
+        """Carry all lanes towards a place, each as far as it gets within the speed limits, in strides of `most`."""
+        stride, going = np.full(len(self.place), min(most, FIRST_STRIDE)), self.place != last
+        while going.any():
+            lanes = np.flatnonzero(going)
+            step = np.minimum(stride[lanes], np.abs(last - self.place[lanes]))
+            met = self._step(lanes, step, self._solver.step)
+            going[lanes[~met & (step == 1)]] = False
+            going &= self.place != last
+            longer = np.clip(step * WAY / np.maximum(self.moved[lanes], 1e-9), step // 2, 2 * step).astype(np.intp)
+            stride[lanes] = np.clip(np.where(met, longer, step // 2), 1, most)
+
+    def go_faster(self, last: int) -> bool:
+        """Move the farthest lanes by one waypoint, beyond their speed limits; return whether one has moved."""
+        lanes = np.flatnonzero(self.place == self.farthest)
+        return self.farthest != last and bool(
+            self._step(lanes, np.ones(len(lanes), np.intp), self._solver.faster).any()
+        )
+
+    @property
+    def farthest(self) -> int:
+        """The farthest place that a lane has reached."""
+        return int(self._way * (self._way * self.place).max())
+
+    def best(self) -> NDArray[np.intp]:
+        """Return the lanes, those that got farthest first, then those of least cost."""
+        return np.lexsort((self.cost, -self._way * self.place))
+
+    def piece(self, lane: int) -> Piece:
+        """Return the nodes of a lane."""
+        nodes = [(place[k], q[k]) for lanes, place, q in self._log for k in np.flatnonzero(lanes == lane)]
+        nodes = nodes[:: self._way]
+        return Piece(np.array([place for place, _ in nodes], np.intp), np.array([q for _, q in nodes]))
+
+    def along(self, place: Places) -> list[tuple[Places, Float64Array]]:
+        """Return the configurations of each lane at some places, straight between its nodes, with the places."""
+        found, metric = [], self._solver.group.metric
+        for lane in range(len(self.place)):
+            nodes = self.piece(lane)
+            inside = place[(place >= nodes.place[0]) & (place <= nodes.place[-1])]
+            if len(nodes.place) > 1 and len(inside):
+                after = np.maximum(np.searchsorted(nodes.place, inside), 1)
+                left, right = nodes.joint_q[after - 1], nodes.joint_q[after]
+                share = (inside - nodes.place[after - 1]) / (nodes.place[after] - nodes.place[after - 1])
+                found.append((inside, np.asarray(metric.moved(left, share[:, None] * metric.change(left, right)))))
+        return found
+
+    def _step(self, lanes: NDArray[np.intp], step: Places, most: Float64Array) -> NDArray[np.bool_]:
+        """Move lanes by numbers of waypoints, each joint by `most` per time step; return the lanes that moved."""
+        solver, start = self._solver, self.joint_q[lanes]
+        place = self.place[lanes] + self._way * step
+        time = solver.time(self.place[lanes], place)
+        at = start[:, solver.columns]
+        found, met = solver.solved(place, start, (at - time * most, at + time * most))
+        change = solver.change(start[met], found[met])
+        moved = lanes[met]
+        self.joint_q[moved], self.place[moved] = found[met], place[met]
+        self.moved[moved] = np.abs(change).max(axis=1, initial=0.0)
+        self.cost[moved] += (change**2 / time[met]).sum(axis=1)
+        self._log.append((moved, place[met], found[met]))
+        return met

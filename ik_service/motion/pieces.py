@@ -1,0 +1,104 @@
+"""The pieces of a path, one after the other.
+
+Lanes are carried from several solutions of the first waypoint; the one that gets farthest is a piece. Where all end,
+the next piece begins, and a roadmap looks for a motion from the begin of one to the end of the other.
+"""
+
+import numpy as np
+
+from ik_service.mechanism.transforms import Float64Array
+from ik_service.motion.filling import filled
+from ik_service.motion.lanes import STRIDE, GroupSolver, Lanes, Piece
+from ik_service.motion.roadmap import connected, distinct
+
+SMALLER = 4  # factor between strides
+MORE = 4  # times the lanes, where all have ended
+FILLED = 4  # lanes that are tried
+STARTS_PER_SOLUTION = 16  # random starts of the lanes of a piece
+
+
+def find_pieces(
+    solver: GroupSolver,
+    first: Float64Array,  # a solution of each place, [places, coordinates]
+    starts: Float64Array,  # random configurations, [n, coordinates]
+    solutions: int,  # lanes of a piece
+    difference: float,  # least difference of two lanes at their start [rad or m]
+    before: Float64Array | None,  # configuration one time step before the first waypoint, [coordinates], or None
+) -> list[Piece]:
+    """Return the pieces of a path, in order; a step from piece to piece is beyond the speed limits."""
+    pieces: list[Piece] = []
+    at, last = 0, len(solver.layers) - 1
+    lanes: Lanes | None = None  # of the piece before
+    while at <= last:
+        for count in (solutions, MORE * solutions):
+            ahead = Lanes(solver, at, _begins(solver, at, first[at], starts, count, difference, before), 1)
+            ahead.carry(last)
+            if ahead.farthest == last:
+                break
+        while ahead.go_faster(last):
+            ahead.carry(last)
+        joined = None
+        if lanes is not None:
+            joined = connected(solver, pieces[-1], lanes, ahead, starts, difference)
+        if joined is not None:
+            pieces[-1] = joined
+        else:
+            pieces.append(_piece(solver, ahead))
+            lanes = ahead
+        at = int(pieces[-1].place[-1]) + 1
+    return pieces
+
+
+def _begins(
+    solver: GroupSolver,
+    at: int,
+    first: Float64Array,
+    starts: Float64Array,
+    count: int,
+    difference: float,
+    before: Float64Array | None,
+) -> Float64Array:
+    """Return at most `count` solutions of a place, to begin lanes from, [n, coordinates]."""
+    if at == 0 and before is not None:
+        near = _from(solver, before)
+        if near is not None:
+            return near
+    tried = np.concatenate([first[None], starts[: STARTS_PER_SOLUTION * count]])
+    found, met = solver.solved(np.full(len(tried), at, np.intp), tried)
+    begins = distinct(solver, found[met], count, difference) if met.any() else first[None]
+    if at == 0 and before is not None:  # the nearest first, of equal lanes
+        gap = np.abs(solver.change(before[None], begins)).max(axis=1, initial=0.0)
+        begins = begins[np.argsort(gap, kind="stable")]
+    return begins
+
+
+def _piece(solver: GroupSolver, lanes: Lanes) -> Piece:
+    """Return the piece of the best lane; where a place between its nodes is not met, smaller strides go on."""
+    piece, stride = None, STRIDE
+    for lane in lanes.best()[:FILLED].tolist():
+        other = filled(solver, lanes.piece(lane))
+        if piece is None or other.place[-1] > piece.place[-1]:
+            piece = other
+        if piece.place[-1] == lanes.farthest:
+            break
+    assert piece is not None  # there are lanes
+    while piece.place[-1] < lanes.farthest and stride > 1:
+        stride = max(stride // SMALLER, 1)
+        more = Lanes(solver, int(piece.place[-1]), piece.joint_q[-1:], 1)
+        more.carry(lanes.farthest, stride)
+        next_piece = filled(solver, more.piece(0))
+        piece = Piece(
+            *(np.concatenate([getattr(piece, name), getattr(next_piece, name)[1:]]) for name in ("place", "joint_q"))
+        )
+    return piece
+
+
+def _from(solver: GroupSolver, before: Float64Array) -> Float64Array | None:
+    """Return the solution of the first place near the configuration before, [1, coordinates]; None where none is."""
+    time = float(solver.layers[0] + 1)
+    for most in (solver.step, solver.faster):
+        at = before[None, solver.columns]
+        found, met = solver.solved(np.zeros(1, np.intp), before[None], (at - time * most, at + time * most))
+        if met[0]:
+            return found
+    return None
