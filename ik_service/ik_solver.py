@@ -289,9 +289,9 @@ class IKSolver(CandidateSolving, ClipFitting):
     ) -> PathResult:
         """Follow a path: choose solutions of its waypoints, each close to the one before.
 
-        Speed limits come first, then the largest change of a joint from waypoint to waypoint, then smoothness; islands
-        are chosen independently. Over a waypoint without a solution the robot goes straight from the solution before to
-        the one after, and stands still where none has a solution. See `ik_service.motion`.
+        Several solutions are carried along the path within the speed limits; the one that gets farthest is taken, and
+        another begins where all end (`PathResult.breaks`). Islands are independent. Over a waypoint without a solution
+        the robot goes straight from the solution before to the one after, and stands still where none has a solution.
 
         Args:
             positions: Targets of the waypoints as in `solve`, a line each.
@@ -299,8 +299,7 @@ class IKSolver(CandidateSolving, ClipFitting):
             dt: Time from waypoint to waypoint [s].
             start_joint_q: Configuration one `dt` before the first waypoint, shape [coordinates]; None begins anywhere.
                 The path begins there if the start meets that waypoint and no objective of priority 1 moves it away.
-            solutions: Distinct solutions to begin from, at each of several places along the path; paths of more than
-                some 10000 waypoints begin from fewer.
+            solutions: Distinct solutions that are carried along, 4 times as many where these end before the path does.
             velocity: Largest speeds [m/s or rad/s]: a number, a mapping from names of joints, or an array of shape
                 [joint_dof_count] in the robot's order; None takes the limits of the robot's model.
             acceleration: Largest changes of speed [m/s^2 or rad/s^2], in the same forms; reported, without effect on

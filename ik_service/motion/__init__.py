@@ -1,7 +1,8 @@
-"""Paths: all waypoints solved at once, and branches chosen that keep the largest joint change small.
+"""Paths: motions within speed limits through poses, with as few changes of configuration as are found.
 
-waypoints --one batch--> reachable waypoints; solutions at a few anchors --sweeps--> tracks, warm-started
-tracks --per island: dynamic programming over waypoints--> choice --bridges at track changes--> turns --> result
+waypoints, solved alone -> per group of joints: several solutions of the first, carried along in lanes (`lanes`)
+-> the lane that gets farthest; where all end, a graph of sampled solutions (`roadmap`), else a break (`pieces`)
+-> the waypoints between, smoothed within the limits (`filling`) -> turns of joints (`turns`) -> result
 
 Clips: targets that need not be met are fitted over all frames within limits of speed and acceleration; see `clip`.
 """

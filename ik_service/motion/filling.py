@@ -10,35 +10,37 @@ from numpy.typing import NDArray
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.motion.lanes import GroupSolver, Piece, Places
 
-NODE_PASSES, HALF_PASSES, LAST_PASSES = 2, 1, 2  # of smoothing: of nodes, after each halving, of all places
 MOVE_MAX = 0.05  # [rad or m] in a pass; a larger move would be a change of branch and is rejected
 
 
-def filled(solver: GroupSolver, piece: Piece) -> Piece:
-    """Return a piece with all its places, up to the first that is not met."""
+def filled(solver: GroupSolver, piece: Piece, *, faster: bool = False) -> Piece:
+    """Return a piece with all its places, up to the first that is not met; `faster` allows steps beyond the limits."""
     first, last = int(piece.place[0]), int(piece.place[-1])
     path = np.empty((last - first + 1, piece.joint_q.shape[1]))
     known = piece.place - first
     path[known] = piece.joint_q
-    _smooth(solver, path, known, first, NODE_PASSES)
+    _smooth(solver, path, known, first)
     while len(known) < known[-1] + 1:
         wide = np.flatnonzero(np.diff(known) > 1)
         left, right = known[wide], known[wide + 1]
         middle = (left + right) // 2
         path[middle], met = _between(solver, path, left, middle, right, first)
+        if faster and not met.all():
+            far = np.flatnonzero(~met)
+            ways = left[far], middle[far], right[far]
+            path[middle[far]], met[far] = _between(solver, path, *ways, first, most=solver.faster)
         end = left[~met].min(initial=known[-1])
         known = np.sort(np.concatenate([known, middle]))
         known = known[known <= end]
-        _smooth(solver, path, known, first, HALF_PASSES)
+        _smooth(solver, path, known, first)
     path = path[: len(known)]
-    _smooth(solver, path, known, first, LAST_PASSES)
     _finish(solver, path, first)
     return Piece(known + first, path)
 
 
-def _smooth(solver: GroupSolver, path: Float64Array, known: Places, first: int, passes: int) -> None:
+def _smooth(solver: GroupSolver, path: Float64Array, known: Places, first: int) -> None:
     """Smooth the known places in place; the first and the last stay."""
-    for number in range(2 * passes):
+    for number in range(2):
         at = np.arange(1 + number % 2, len(known) - 1, 2)
         if len(at):
             _take(solver, path, known[at], *_between(solver, path, known[at - 1], known[at], known[at + 1], first))
@@ -71,16 +73,18 @@ def _between(
     right: Places,
     first: int,
     *,
+    most: Float64Array | None = None,  # largest changes for each time step; None for those of the speed limits
     finish: bool = False,  # from where they are, in the precision of the finish
 ) -> tuple[Float64Array, NDArray[np.bool_]]:
     """Solve places within the room that their neighbours leave; return configurations, and the mask of met places."""
     before, after = solver.time(left + first, middle + first), solver.time(middle + first, right + first)
-    metric, change = solver.group.metric, solver.change(path[left], path[right])
-    most = np.maximum(solver.step, np.abs(change) / (before + after))
+    change = solver.change(path[left], path[right])
+    most = np.maximum(solver.step if most is None else most, np.abs(change) / (before + after))
     own = path[left][:, solver.columns]
     lower = np.maximum(own - most * before, own + change - most * after)
     upper = np.minimum(own + most * before, own + change + most * after)
-    way = before / (before + after) * metric.change(path[left], path[right])
     if finish:
-        way = metric.change(path[left], path[middle])
-    return solver.solved(middle + first, metric.moved(path[left], way), (lower, upper), finish=finish)
+        start = solver.between(path[left], path[middle], 1.0)
+    else:
+        start = solver.between(path[left], path[right], before / (before + after))
+    return solver.solved(middle + first, start, (lower, upper), finish=finish)

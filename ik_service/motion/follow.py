@@ -30,8 +30,8 @@ def followed(
 ) -> PathResult | None:
     """Return the result of a path; None for faulty numbers in the targets.
 
-    `solutions` is the number of tracks to start per anchor (InputError for an invalid number); `start` is the
-    configuration before the first waypoint.
+    `solutions` is the number of lanes (InputError for an invalid number); `start` is the configuration before the first
+    waypoint.
     """
     whole = isinstance(solutions, Integral) and not isinstance(solutions, bool)
     if not whole or not 1 <= solutions <= SOLUTIONS_MAX:
@@ -83,7 +83,8 @@ def follow(
         if len(layers):
             solver = GroupSolver(waypoints, number, layers, path, limits)
             difference = waypoints.options.solution_difference
-            for piece in find_pieces(solver, path[layers], starts, solutions, difference, start):
+            before = None if start is None else np.asarray(start, np.float64)
+            for piece in find_pieces(solver, path[layers], starts, solutions, difference, before):
                 path[np.ix_(layers[piece.place], group.coordinates)] = piece.joint_q[:, group.coordinates]
         _fill(robot, group, path, success[:, number], start)
         path = np.asarray(unwound(robot, group.metric, robot.complete_joint_q(path), start))
@@ -98,7 +99,7 @@ def _fill(
     if not there.size:
         _logger.warning(
             "No waypoint of the path is met within its tolerance by the joints from '%s' to '%s': they stand still. "
-            "The statuses and errors of the path say how far off.",
+            "The statuses and errors of the path say how far off; fit_clip fits targets that cannot be met.",
             *(robot.coordinate_names[c] for c in group.coordinates[[0, -1]]),
         )
     for failed in np.flatnonzero(~solved):

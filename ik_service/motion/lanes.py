@@ -1,12 +1,12 @@
-"""Lanes: several configurations carried along a path, and the pieces of a path that the best of them make.
+"""Lanes: several configurations of one group of joints, carried along a path within the speed limits.
 
-From each break, `solutions` configurations are carried in strides of waypoints, all in one batch, within the speed
-limits; where a stride has no solution, half of it is tried. The lane that gets farthest is a piece. Where all lanes
-end, the farthest may go one step faster than its limits; else the next piece begins, carried backwards, too: where
-two lanes stand side by side, a blend between them joins both pieces.
+All lanes move in one batch, in strides of waypoints: each solve has the last configuration as its start, and as limits
+the room that the joints have in that time. A stride without a solution is halved; a lane ends where one waypoint has
+none.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,9 +92,14 @@ class GroupSolver:
         """Return the changes of the joints with a coordinate [rad or m], [..., columns]."""
         return np.asarray(self.metric.change(start, end), np.float64)
 
-    def time(self, first: Places, last: Places) -> Float64Array:
+    def between(self, start: Float64Array, end: Float64Array, share: Any) -> Float64Array:
+        """Return configurations a share of the way from start to end, [..., coordinates]."""
+        metric = self.group.metric
+        return np.asarray(metric.moved(start, share * metric.change(start, end)), np.float64)
+
+    def time(self, first: Any, last: Any) -> Float64Array:
         """Return the number of time steps between places, [..., 1]."""
-        return np.abs(self.layers[last] - self.layers[first])[..., None].astype(np.float64)
+        return np.asarray(np.abs(self.layers[last] - self.layers[first])[..., None], np.float64)
 
 
 class Lanes:
@@ -122,9 +127,8 @@ class Lanes:
     def go_faster(self, last: int) -> bool:
         """Move the farthest lanes by one waypoint, beyond their speed limits; return whether one has moved."""
         lanes = np.flatnonzero(self.place == self.farthest)
-        return self.farthest != last and bool(
-            self._step(lanes, np.ones(len(lanes), np.intp), self._solver.faster).any()
-        )
+        step = np.ones(len(lanes), np.intp)
+        return self.farthest != last and bool(self._step(lanes, step, self._solver.faster).any())
 
     @property
     def farthest(self) -> int:
@@ -143,7 +147,7 @@ class Lanes:
 
     def along(self, place: Places) -> list[tuple[Places, Float64Array]]:
         """Return the configurations of each lane at some places, straight between its nodes, with the places."""
-        found, metric = [], self._solver.group.metric
+        found = []
         for lane in range(len(self.place)):
             nodes = self.piece(lane)
             inside = place[(place >= nodes.place[0]) & (place <= nodes.place[-1])]
@@ -151,7 +155,7 @@ class Lanes:
                 after = np.maximum(np.searchsorted(nodes.place, inside), 1)
                 left, right = nodes.joint_q[after - 1], nodes.joint_q[after]
                 share = (inside - nodes.place[after - 1]) / (nodes.place[after] - nodes.place[after - 1])
-                found.append((inside, np.asarray(metric.moved(left, share[:, None] * metric.change(left, right)))))
+                found.append((inside, self._solver.between(left, right, share[:, None])))
         return found
 
     def _step(self, lanes: NDArray[np.intp], step: Places, most: Float64Array) -> NDArray[np.bool_]:

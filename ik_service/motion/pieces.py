@@ -13,6 +13,7 @@ from ik_service.motion.roadmap import connected, distinct
 
 SMALLER = 4  # factor between strides
 MORE = 4  # times the lanes, where all have ended
+SEARCHED = 16  # pieces for which all is tried
 FILLED = 4  # lanes that are tried
 STARTS_PER_SOLUTION = 16  # random starts of the lanes of a piece
 
@@ -30,7 +31,8 @@ def find_pieces(
     at, last = 0, len(solver.layers) - 1
     lanes: Lanes | None = None  # of the piece before
     while at <= last:
-        for count in (solutions, MORE * solutions):
+        is_searched = len(pieces) < SEARCHED  # poses without a path have a piece each
+        for count in (solutions, MORE * solutions) if is_searched else (1,):
             ahead = Lanes(solver, at, _begins(solver, at, first[at], starts, count, difference, before), 1)
             ahead.carry(last)
             if ahead.farthest == last:
@@ -38,7 +40,7 @@ def find_pieces(
         while ahead.go_faster(last):
             ahead.carry(last)
         joined = None
-        if lanes is not None:
+        if lanes is not None and is_searched:
             joined = connected(solver, pieces[-1], lanes, ahead, starts, difference)
         if joined is not None:
             pieces[-1] = joined
@@ -73,24 +75,29 @@ def _begins(
 
 
 def _piece(solver: GroupSolver, lanes: Lanes) -> Piece:
-    """Return the piece of the best lane; where a place between its nodes is not met, smaller strides go on."""
-    piece, stride = None, STRIDE
-    for lane in lanes.best()[:FILLED].tolist():
-        other = filled(solver, lanes.piece(lane))
-        if piece is None or other.place[-1] > piece.place[-1]:
-            piece = other
-        if piece.place[-1] == lanes.farthest:
-            break
-    assert piece is not None  # there are lanes
-    while piece.place[-1] < lanes.farthest and stride > 1:
-        stride = max(stride // SMALLER, 1)
+    """Return the piece of the best lane; where a place between its nodes is not met, smaller strides go on.
+
+    Last, steps beyond the speed limits.
+    """
+    tried = [lanes.piece(lane) for lane in lanes.best()[:FILLED].tolist()]
+    piece, stride, last = filled(solver, tried[0]), STRIDE, lanes.farthest
+    for other in tried[1:]:
+        if piece.place[-1] < last:
+            piece = max(piece, filled(solver, other), key=_end)
+    while piece.place[-1] < last and stride > 1:
+        stride //= SMALLER
         more = Lanes(solver, int(piece.place[-1]), piece.joint_q[-1:], 1)
-        more.carry(lanes.farthest, stride)
-        next_piece = filled(solver, more.piece(0))
-        piece = Piece(
-            *(np.concatenate([getattr(piece, name), getattr(next_piece, name)[1:]]) for name in ("place", "joint_q"))
-        )
+        more.carry(last, stride)
+        ahead = filled(solver, more.piece(0))
+        place, joint_q = np.concatenate([piece.place, ahead.place[1:]]), np.vstack([piece.joint_q, ahead.joint_q[1:]])
+        piece = Piece(place, joint_q)
+    if piece.place[-1] < last:
+        piece = max(piece, filled(solver, tried[0], faster=True), key=_end)
     return piece
+
+
+def _end(piece: Piece) -> int:
+    return int(piece.place[-1])
 
 
 def _from(solver: GroupSolver, before: Float64Array) -> Float64Array | None:

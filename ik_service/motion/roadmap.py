@@ -14,8 +14,8 @@ from ik_service.motion.filling import filled
 from ik_service.motion.lanes import GroupSolver, Lanes, Piece, Places
 
 SPACING = 0.4  # way of a joint between two layers of samples at its full speed [rad or m]
-LAYERS_MAX = 64  # of samples
-WAYS_MAX = 8  # ways that are tried
+LAYERS_MAX, LAYER_MAX = 64, 160  # layers of samples, samples of a layer
+WAYS_MAX = 4  # ways that are tried
 SAMPLED = (0.25, 1.0)  # shares of the random configurations, for one layer
 SHARE = 0.9  # of the speed limits: the rest is for the curve between samples
 
@@ -30,10 +30,11 @@ def connected(
 ) -> Piece | None:
     """Return one piece from the begin of a piece to the end of the next lanes; None where no way is found."""
     first, last = int(before.place[0]), ahead.farthest
-    if last - first < 2:
+    if last - first < 2 or not len(solver.columns):
         return None
-    spacing = max(np.ceil(SPACING / np.median(solver.step)), np.ceil((last - first) / LAYERS_MAX), 2)
-    place = np.unique(np.append(np.arange(first, last, int(spacing)), last))
+    spacing = max(SPACING / float(np.median(solver.step)), (last - first) / LAYERS_MAX, 2.0)
+    spacing = min(int(np.ceil(spacing)), (last - first + 1) // 2)  # with a layer between the ends
+    place = np.unique(np.append(np.arange(first, last, spacing), last))
     back = Lanes(solver, int(before.place[-1]) + 1, ahead.begins, -1)
     back.carry(first)
     carried = [one for those in (lanes, ahead, back) for one in those.along(place[1:-1])]
@@ -41,7 +42,7 @@ def connected(
         tried = [(np.full(int(share * len(starts)), at), starts[: int(share * len(starts))]) for at in place[1:-1]]
         where, joint_q = (np.concatenate(one) for one in zip(*carried, *tried, strict=True))
         found, met = solver.solved(where, joint_q)
-        inside = [thinned(solver, found[(where == at) & met], 0.5 * difference) for at in place[1:-1]]
+        inside = [thinned(solver, found[(where == at) & met], 0.5 * difference)[:LAYER_MAX] for at in place[1:-1]]
         piece = _way(solver, place, [lanes.begins, *inside, ahead.joint_q[ahead.place == last]])
         if piece is not None:
             return piece
@@ -93,6 +94,8 @@ def thinned(solver: GroupSolver, joint_q: Float64Array, width: float) -> Float64
 
 def distinct(solver: GroupSolver, joint_q: Float64Array, most: int, difference: float) -> Float64Array:
     """Return the first configurations that differ from all before, at most `most`, [n, coordinates]."""
+    if not len(solver.columns):
+        return joint_q[:1]
     joint_q = thinned(solver, joint_q, 0.5 * difference)
     chosen = [0]
     for k in range(1, len(joint_q)):

@@ -11,7 +11,6 @@ from ik_service.motion.metric import FULL_TURN, JointMetric, rotation_between
 from ik_service.motion.turns import unwound
 
 
-
 @pytest.fixture(scope="module")
 def ur5e():
     return load_robot("ur5e", collision="ignore")
