@@ -43,7 +43,7 @@ def straight_lines(robot: RobotModel, count: int) -> list[tuple[Array, Array]]:
 
 def breaks_of_graph(solver: IKSolver, positions: Array, orientations: Array) -> int:
     """Return how often no sampled solution is within the speed limits of one that was reached before."""
-    places = np.unique([*range(0, len(positions), EACH), len(positions) - 1])
+    places = np.unique(np.append(np.arange(0, len(positions), EACH), len(positions) - 1))
     found = solver.solve(positions[places], orientations[places], options={"solutions": SAMPLES})
     step, count = solver.robot.joint_velocity_limit * SLOW, 0
     reached = np.ones(int(found.solution_count[0]), dtype=bool)

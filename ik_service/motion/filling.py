@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.mechanism.transforms import Float64Array
-from ik_service.motion.lanes import GroupSolver, Piece, Places
+from ik_service.motion.tracks import GroupSolver, Piece, Places
 
 MOVE_MAX = 0.05  # [rad or m] in a pass; a larger move would be a change of branch and is rejected
 

@@ -1,6 +1,6 @@
 """The pieces of a path, one after the other.
 
-Lanes are carried from several solutions of the first waypoint; the one that gets farthest is a piece. Where all end,
+Tracks are carried from several solutions of the first waypoint; the one that gets farthest is a piece. Where all end,
 the next piece begins, and a roadmap looks for a motion from the begin of one to the end of the other.
 """
 
@@ -8,45 +8,45 @@ import numpy as np
 
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.motion.filling import filled
-from ik_service.motion.lanes import STRIDE, GroupSolver, Lanes, Piece
+from ik_service.motion.tracks import STRIDE, GroupSolver, Tracks, Piece
 from ik_service.motion.roadmap import connected, distinct
 
 SMALLER = 4  # factor between strides
-MORE = 4  # times the lanes, where all have ended
+MORE = 4  # times the tracks, where all have ended
 SEARCHED = 16  # pieces for which all is tried
-FILLED = 4  # lanes that are tried
-STARTS_PER_SOLUTION = 16  # random starts of the lanes of a piece
+FILLED = 4  # tracks that are tried
+STARTS_PER_SOLUTION = 16  # random starts of the tracks of a piece
 
 
 def find_pieces(
     solver: GroupSolver,
     first: Float64Array,  # a solution of each place, [places, coordinates]
     starts: Float64Array,  # random configurations, [n, coordinates]
-    solutions: int,  # lanes of a piece
-    difference: float,  # least difference of two lanes at their start [rad or m]
+    solutions: int,  # tracks of a piece
+    difference: float,  # least difference of two tracks at their start [rad or m]
     before: Float64Array | None,  # configuration one time step before the first waypoint, [coordinates], or None
 ) -> list[Piece]:
     """Return the pieces of a path, in order; a step from piece to piece is beyond the speed limits."""
     pieces: list[Piece] = []
     at, last = 0, len(solver.layers) - 1
-    lanes: Lanes | None = None  # of the piece before
+    tracks: Tracks | None = None  # of the piece before
     while at <= last:
         is_searched = len(pieces) < SEARCHED  # poses without a path have a piece each
         for count in (solutions, MORE * solutions) if is_searched else (1,):
-            ahead = Lanes(solver, at, _begins(solver, at, first[at], starts, count, difference, before), 1)
+            ahead = Tracks(solver, at, _begins(solver, at, first[at], starts, count, difference, before), 1)
             ahead.carry(last)
             if ahead.farthest == last:
                 break
         while ahead.go_faster(last):
             ahead.carry(last)
         joined = None
-        if lanes is not None and is_searched:
-            joined = connected(solver, pieces[-1], lanes, ahead, starts, difference)
+        if tracks is not None and is_searched:
+            joined = connected(solver, pieces[-1], tracks, ahead, starts, difference)
         if joined is not None:
             pieces[-1] = joined
         else:
             pieces.append(_piece(solver, ahead))
-            lanes = ahead
+            tracks = ahead
         at = int(pieces[-1].place[-1]) + 1
     return pieces
 
@@ -60,7 +60,7 @@ def _begins(
     difference: float,
     before: Float64Array | None,
 ) -> Float64Array:
-    """Return at most `count` solutions of a place, to begin lanes from, [n, coordinates]."""
+    """Return at most `count` solutions of a place, to begin tracks from, [n, coordinates]."""
     if at == 0 and before is not None:
         near = _from(solver, before)
         if near is not None:
@@ -68,25 +68,25 @@ def _begins(
     tried = np.concatenate([first[None], starts[: STARTS_PER_SOLUTION * count]])
     found, met = solver.solved(np.full(len(tried), at, np.intp), tried)
     begins = distinct(solver, found[met], count, difference) if met.any() else first[None]
-    if at == 0 and before is not None:  # the nearest first, of equal lanes
+    if at == 0 and before is not None:  # the nearest first, of equal tracks
         gap = np.abs(solver.change(before[None], begins)).max(axis=1, initial=0.0)
         begins = begins[np.argsort(gap, kind="stable")]
     return begins
 
 
-def _piece(solver: GroupSolver, lanes: Lanes) -> Piece:
-    """Return the piece of the best lane; where a place between its nodes is not met, smaller strides go on.
+def _piece(solver: GroupSolver, tracks: Tracks) -> Piece:
+    """Return the piece of the best track; where a place between its nodes is not met, smaller strides go on.
 
     Last, steps beyond the speed limits.
     """
-    tried = [lanes.piece(lane) for lane in lanes.best()[:FILLED].tolist()]
-    piece, stride, last = filled(solver, tried[0]), STRIDE, lanes.farthest
+    tried = [tracks.piece(track) for track in tracks.best()[:FILLED].tolist()]
+    piece, stride, last = filled(solver, tried[0]), STRIDE, tracks.farthest
     for other in tried[1:]:
         if piece.place[-1] < last:
             piece = max(piece, filled(solver, other), key=_end)
     while piece.place[-1] < last and stride > 1:
         stride //= SMALLER
-        more = Lanes(solver, int(piece.place[-1]), piece.joint_q[-1:], 1)
+        more = Tracks(solver, int(piece.place[-1]), piece.joint_q[-1:], 1)
         more.carry(last, stride)
         ahead = filled(solver, more.piece(0))
         place, joint_q = np.concatenate([piece.place, ahead.place[1:]]), np.vstack([piece.joint_q, ahead.joint_q[1:]])

@@ -1,7 +1,7 @@
 """A roadmap: sampled solutions of places along a path, and the shortest way through them within the speed limits.
 
 Places stand so far apart in time that joints can move from sample to sample. A redundant arm finds its way around
-an obstacle or a joint limit here, which lanes, that move as little as possible, do not.
+an obstacle or a joint limit here, which tracks, that move as little as possible, do not.
 """
 
 from itertools import pairwise
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.motion.filling import filled
-from ik_service.motion.lanes import GroupSolver, Lanes, Piece, Places
+from ik_service.motion.tracks import GroupSolver, Tracks, Piece, Places
 
 SPACING = 0.4  # way of a joint between two layers of samples at its full speed [rad or m]
 LAYERS_MAX, LAYER_MAX = 64, 160  # layers of samples, samples of a layer
@@ -23,27 +23,27 @@ SHARE = 0.9  # of the speed limits: the rest is for the curve between samples
 def connected(
     solver: GroupSolver,
     before: Piece,
-    lanes: Lanes,  # of the piece before
-    ahead: Lanes,  # of the next piece
+    tracks: Tracks,  # of the piece before
+    ahead: Tracks,  # of the next piece
     starts: Float64Array,  # random configurations, [n, coordinates]
     difference: float,  # least difference of two samples [rad or m]
 ) -> Piece | None:
-    """Return one piece from the begin of a piece to the end of the next lanes; None where no way is found."""
+    """Return one piece from the begin of a piece to the end of the next tracks; None where no way is found."""
     first, last = int(before.place[0]), ahead.farthest
     if last - first < 2 or not len(solver.columns):
         return None
     spacing = max(SPACING / float(np.median(solver.step)), (last - first) / LAYERS_MAX, 2.0)
     spacing = min(int(np.ceil(spacing)), (last - first + 1) // 2)  # with a layer between the ends
     place = np.unique(np.append(np.arange(first, last, spacing), last))
-    back = Lanes(solver, int(before.place[-1]) + 1, ahead.begins, -1)
+    back = Tracks(solver, int(before.place[-1]) + 1, ahead.begins, -1)
     back.carry(first)
-    carried = [one for those in (lanes, ahead, back) for one in those.along(place[1:-1])]
+    carried = [one for those in (tracks, ahead, back) for one in those.along(place[1:-1])]
     for share in SAMPLED:
         tried = [(np.full(int(share * len(starts)), at), starts[: int(share * len(starts))]) for at in place[1:-1]]
         where, joint_q = (np.concatenate(one) for one in zip(*carried, *tried, strict=True))
         found, met = solver.solved(where, joint_q)
         inside = [thinned(solver, found[(where == at) & met], 0.5 * difference)[:LAYER_MAX] for at in place[1:-1]]
-        piece = _way(solver, place, [lanes.begins, *inside, ahead.joint_q[ahead.place == last]])
+        piece = _way(solver, place, [tracks.begins, *inside, ahead.joint_q[ahead.place == last]])
         if piece is not None:
             return piece
     return None

@@ -44,7 +44,7 @@ def followed(solver):
     return over
 
 
-def test_a_roadmap_finds_the_way_where_all_lanes_end(solver, monkeypatch):
+def test_a_roadmap_finds_the_way_where_all_tracks_end(solver, monkeypatch):
     found = followed(solver)
     monkeypatch.setattr(pieces, "connected", lambda *given: None)
     alone = followed(solver)

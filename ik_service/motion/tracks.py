@@ -1,7 +1,7 @@
-"""Lanes: several configurations of one group of joints, carried along a path within the speed limits.
+"""Tracks: several configurations of one group of joints, carried along a path within the speed limits.
 
-All lanes move in one batch, in strides of waypoints: each solve has the last configuration as its start, and as limits
-the room that the joints have in that time. A stride without a solution is halved; a lane ends where one waypoint has
+All tracks move in one batch, in strides of waypoints: each solve has the last configuration as its start, and as limits
+the room that the joints have in that time. A stride without a solution is halved; a track ends where one waypoint has
 none.
 """
 
@@ -102,54 +102,54 @@ class GroupSolver:
         return np.asarray(np.abs(self.layers[last] - self.layers[first])[..., None], np.float64)
 
 
-class Lanes:
+class Tracks:
     """Configurations that are carried from one place, in one direction."""
 
     def __init__(self, solver: GroupSolver, at: int, joint_q: Float64Array, way: int) -> None:
         self._solver, self._way, self.begins = solver, way, joint_q
-        self.place = np.full(len(joint_q), at, np.intp)  # that each lane has reached
+        self.place = np.full(len(joint_q), at, np.intp)  # that each track has reached
         self.joint_q, self.cost = joint_q.copy(), np.zeros(len(joint_q))  # cost: squared changes per time step
         self.moved = np.zeros(len(joint_q))  # largest change of a joint in the last stride [rad or m]
         self._log = [(np.arange(len(joint_q)), self.place.copy(), joint_q.copy())]
 
     def carry(self, last: int, most: int = STRIDE) -> None:
-        """Carry all lanes towards a place, each as far as it gets within the speed limits, in strides of `most`."""
+        """Carry all tracks towards a place, each as far as it gets within the speed limits, in strides of `most`."""
         stride, going = np.full(len(self.place), min(most, FIRST_STRIDE)), self.place != last
         while going.any():
-            lanes = np.flatnonzero(going)
-            step = np.minimum(stride[lanes], np.abs(last - self.place[lanes]))
-            met = self._step(lanes, step, self._solver.step)
-            going[lanes[~met & (step == 1)]] = False
+            tracks = np.flatnonzero(going)
+            step = np.minimum(stride[tracks], np.abs(last - self.place[tracks]))
+            met = self._step(tracks, step, self._solver.step)
+            going[tracks[~met & (step == 1)]] = False
             going &= self.place != last
-            longer = np.clip(step * WAY / np.maximum(self.moved[lanes], 1e-9), step // 2, 2 * step).astype(np.intp)
-            stride[lanes] = np.clip(np.where(met, longer, step // 2), 1, most)
+            longer = np.clip(step * WAY / np.maximum(self.moved[tracks], 1e-9), step // 2, 2 * step).astype(np.intp)
+            stride[tracks] = np.clip(np.where(met, longer, step // 2), 1, most)
 
     def go_faster(self, last: int) -> bool:
-        """Move the farthest lanes by one waypoint, beyond their speed limits; return whether one has moved."""
-        lanes = np.flatnonzero(self.place == self.farthest)
-        step = np.ones(len(lanes), np.intp)
-        return self.farthest != last and bool(self._step(lanes, step, self._solver.faster).any())
+        """Move the farthest tracks by one waypoint, beyond their speed limits; return whether one has moved."""
+        tracks = np.flatnonzero(self.place == self.farthest)
+        step = np.ones(len(tracks), np.intp)
+        return self.farthest != last and bool(self._step(tracks, step, self._solver.faster).any())
 
     @property
     def farthest(self) -> int:
-        """The farthest place that a lane has reached."""
+        """The farthest place that a track has reached."""
         return int(self._way * (self._way * self.place).max())
 
     def best(self) -> NDArray[np.intp]:
-        """Return the lanes, those that got farthest first, then those of least cost."""
+        """Return the tracks, those that got farthest first, then those of least cost."""
         return np.lexsort((self.cost, -self._way * self.place))
 
-    def piece(self, lane: int) -> Piece:
-        """Return the nodes of a lane."""
-        nodes = [(place[k], q[k]) for lanes, place, q in self._log for k in np.flatnonzero(lanes == lane)]
+    def piece(self, track: int) -> Piece:
+        """Return the nodes of a track."""
+        nodes = [(place[k], q[k]) for tracks, place, q in self._log for k in np.flatnonzero(tracks == track)]
         nodes = nodes[:: self._way]
         return Piece(np.array([place for place, _ in nodes], np.intp), np.array([q for _, q in nodes]))
 
     def along(self, place: Places) -> list[tuple[Places, Float64Array]]:
-        """Return the configurations of each lane at some places, straight between its nodes, with the places."""
+        """Return the configurations of each track at some places, straight between its nodes, with the places."""
         found = []
-        for lane in range(len(self.place)):
-            nodes = self.piece(lane)
+        for track in range(len(self.place)):
+            nodes = self.piece(track)
             inside = place[(place >= nodes.place[0]) & (place <= nodes.place[-1])]
             if len(nodes.place) > 1 and len(inside):
                 after = np.maximum(np.searchsorted(nodes.place, inside), 1)
@@ -158,15 +158,15 @@ class Lanes:
                 found.append((inside, self._solver.between(left, right, share[:, None])))
         return found
 
-    def _step(self, lanes: NDArray[np.intp], step: Places, most: Float64Array) -> NDArray[np.bool_]:
-        """Move lanes by numbers of waypoints, each joint by `most` per time step; return the lanes that moved."""
-        solver, start = self._solver, self.joint_q[lanes]
-        place = self.place[lanes] + self._way * step
-        time = solver.time(self.place[lanes], place)
+    def _step(self, tracks: NDArray[np.intp], step: Places, most: Float64Array) -> NDArray[np.bool_]:
+        """Move tracks by numbers of waypoints, each joint by `most` per time step; return the tracks that moved."""
+        solver, start = self._solver, self.joint_q[tracks]
+        place = self.place[tracks] + self._way * step
+        time = solver.time(self.place[tracks], place)
         at = start[:, solver.columns]
         found, met = solver.solved(place, start, (at - time * most, at + time * most))
         change = solver.change(start[met], found[met])
-        moved = lanes[met]
+        moved = tracks[met]
         self.joint_q[moved], self.place[moved] = found[met], place[met]
         self.moved[moved] = np.abs(change).max(axis=1, initial=0.0)
         self.cost[moved] += (change**2 / time[met]).sum(axis=1)
