@@ -46,13 +46,13 @@ def breaks_of_graph(solver: IKSolver, positions: Array, orientations: Array) -> 
     places = np.unique(np.append(np.arange(0, len(positions), EACH), len(positions) - 1))
     found = solver.solve(positions[places], orientations[places], options={"solutions": SAMPLES})
     step, count = solver.robot.joint_velocity_limit * SLOW, 0
-    reached = np.ones(int(found.solution_count[0]), dtype=bool)
+    reached = np.ones(int(found.solution_count[0]), dtype=np.bool_)
     for k in range(1, len(places)):
         before, after = (found.solutions[j][: found.solution_count[j]] for j in (k - 1, k))
         most = step * (places[k] - places[k - 1])
         reached = ((np.abs(after[:, None] - before[None]) <= most).all(axis=-1) & reached).any(axis=1)
         if not reached.any():
-            count, reached = count + 1, np.ones(len(after), dtype=bool)
+            count, reached = count + 1, np.ones(len(after), dtype=np.bool_)
     return count
 
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.motion.clip_limits import ClipLimits
-from ik_service.motion.tracks import GroupSolver
 from ik_service.motion.metric import FloatArray, JointMetric
 from ik_service.motion.pieces import MORE, STARTS_PER_SOLUTION, find_pieces
 from ik_service.motion.result import PathResult, RateLimits, WaypointAnswers, path_result
+from ik_service.motion.tracks import GroupSolver
 from ik_service.motion.turns import unwound
 from ik_service.motion.waypoints import Group, Waypoints, least_on_ways
 from ik_service.robots import RobotModel
@@ -30,8 +30,8 @@ def followed(
 ) -> PathResult | None:
     """Return the result of a path; None for faulty numbers in the targets.
 
-    `solutions` is the number of tracks (InputError for an invalid number); `start` is the configuration before the first
-    waypoint.
+    `solutions` is the number of tracks (InputError for an invalid number); `start` is the configuration before the
+    first waypoint.
     """
     whole = isinstance(solutions, Integral) and not isinstance(solutions, bool)
     if not whole or not 1 <= solutions <= SOLUTIONS_MAX:

@@ -8,8 +8,8 @@ import numpy as np
 
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.motion.filling import filled
-from ik_service.motion.tracks import STRIDE, GroupSolver, Tracks, Piece
 from ik_service.motion.roadmap import connected, distinct
+from ik_service.motion.tracks import STRIDE, GroupSolver, Piece, Tracks
 
 SMALLER = 4  # factor between strides
 MORE = 4  # times the tracks, where all have ended

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.motion.filling import filled
-from ik_service.motion.tracks import GroupSolver, Tracks, Piece, Places
+from ik_service.motion.tracks import GroupSolver, Piece, Places, Tracks
 
 SPACING = 0.4  # way of a joint between two layers of samples at its full speed [rad or m]
 LAYERS_MAX, LAYER_MAX = 64, 160  # layers of samples, samples of a layer
