@@ -30,8 +30,8 @@ def followed(
 ) -> PathResult | None:
     """Return the result of a path; None for faulty numbers in the targets.
 
-    `solutions` is the number of tracks (InputError for an invalid number); `start` is the configuration before the
-    first waypoint.
+    `solutions` is the number of tracks (InputError for an invalid number), `start` the configuration before the first
+    waypoint.
     """
     whole = isinstance(solutions, Integral) and not isinstance(solutions, bool)
     if not whole or not 1 <= solutions <= SOLUTIONS_MAX:
