@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ik_service.mechanism.transforms import quaternion_conjugate, quaternion_exp, quaternion_multiply
 from ik_service.robots import JointType, RobotModel
+from ik_service.solver.given.arrays import consecutive
 
 FloatArray = NDArray[np.floating[Any]]
 FULL_TURN = 2.0 * math.pi
@@ -23,15 +24,16 @@ class JointMetric:
         self.dofs = np.arange(robot.joint_dof_count) if dofs is None else np.asarray(dofs, dtype=np.intp)
         scalar = robot.dof_coordinate[self.dofs] >= 0
         self.turning = _turning(robot)[self.dofs] & ~np.isin(self.dofs, one_turn)
-        self._scalars = np.flatnonzero(scalar)
-        self._coordinates = robot.dof_coordinate[self.dofs[scalar]]
-        self._wrapped = self.turning[scalar]
+        self._scalars = consecutive(np.flatnonzero(scalar))
+        self._coordinates = consecutive(robot.dof_coordinate[self.dofs[scalar]])
+        self._wrapped = np.flatnonzero(self.turning[scalar])
         self._quaternions = _quaternions(robot, self.dofs)
 
     def change(self, start: FloatArray, end: FloatArray) -> FloatArray:
         """Return the change of every DOF [m or rad] between configurations [..., coordinates], shape [..., dofs]."""
         gap = end[..., self._coordinates] - start[..., self._coordinates]
-        gap[..., self._wrapped] -= FULL_TURN * np.round(gap[..., self._wrapped] / FULL_TURN)
+        if len(self._wrapped):
+            gap[..., self._wrapped] -= FULL_TURN * np.round(gap[..., self._wrapped] / FULL_TURN)
         if not self._quaternions:
             return gap
         change = np.zeros((*gap.shape[:-1], len(self.dofs)), gap.dtype)

@@ -21,7 +21,7 @@ from ik_service.kernels.host_device_array import HostDeviceArray
 from ik_service.mechanism.coupling import inwards
 from ik_service.mechanism.joint_type import JointType
 from ik_service.robots import DeviceModel
-from ik_service.solver.given.arrays import NUMBER_MAX
+from ik_service.solver.given.arrays import NUMBER_MAX, consecutive
 from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.lm.codes import HAS_START
 from ik_service.solver.lm.coordinates import follow, follower_table
@@ -57,8 +57,9 @@ class LimitArrays:
         forms = (tuple(array.device for array in self._arrays[form]) for form in LIMIT_TYPES)
         self.float32, self.float64, self.draws, self.returned, self.told, self.at_limit = forms
         coordinate = robot.dof_coordinate[robot.active_dof]
-        self._scalar = np.flatnonzero(coordinate >= 0)  # active DOFs with their own coordinate
-        self._place, self._dof = coordinate[self._scalar], robot.active_dof[self._scalar]
+        scalar = np.flatnonzero(coordinate >= 0)  # active DOFs with their own coordinate
+        self._scalar, self._place = consecutive(scalar), consecutive(coordinate[scalar])
+        self._dof = consecutive(robot.active_dof[scalar])
         self._middle = robot.mid_joint_q
         self._write({name: [end[None] for end in ends] for name, ends in self._own.items()}, lines)
 

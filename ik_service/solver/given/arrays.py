@@ -129,3 +129,10 @@ def unit_quaternions(name: str, quaternions: NDArray[np.float64]) -> NDArray[np.
             f"{length[bad[0]]:.6g}. Allowed: unit quaternions, off by {UNIT_TOLERANCE} at most."
         )
     return np.asarray(quaternions / length[:, None])
+
+
+def consecutive(indices: NDArray[np.intp]) -> NDArray[np.intp] | slice:
+    """Return ascending indices as a slice if each is one more than the last: columns are then read without a copy."""
+    if len(indices) and (np.diff(indices) == 1).all():
+        return slice(int(indices[0]), int(indices[-1]) + 1)
+    return indices
