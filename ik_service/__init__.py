@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ik_service.ik_solver import IKSolver
     from ik_service.motion.clip_result import ClipResult
     from ik_service.motion.result import PathResult
+    from ik_service.poses import Poses
     from ik_service.robots import RobotModel, builtin_robot_names, load_robot
     from ik_service.solver.candidates import CandidateResult
     from ik_service.solver.given.options import SolverOptions
@@ -29,6 +30,7 @@ __all__ = [
     "IKStatus",
     "KernelCacheError",
     "PathResult",
+    "Poses",
     "RobotFileError",
     "RobotModel",
     "SolverOptions",
@@ -44,6 +46,7 @@ _HOMES = {
     "ik_service.ik_solver": ("IKSolver",),
     "ik_service.motion.clip_result": ("ClipResult",),
     "ik_service.motion.result": ("PathResult",),
+    "ik_service.poses": ("Poses",),
     "ik_service.solver.candidates": ("CandidateResult",),
     "ik_service.solver.given.options": ("SolverOptions",),
     "ik_service.solver.given.targets": ("Target",),

@@ -128,9 +128,9 @@ class IKSolver(CandidateSolving, ClipFitting):
         Args:
             positions: Target positions in the world or reference frame [m], shape [n, 3] for one target, or [3] for one
                 problem; [n, targets, 3] for several, or a list with one array or None per target; None is
-                unconstrained.
-            orientations_xyzw: Target orientations, unit quaternions, the same shapes with 4 instead of 3. These arrays
-                and the next may be of NumPy or Warp, or anything with `__dlpack__`.
+                unconstrained. Or whole poses: `Poses`, matrices [n, 4, 4], `pinocchio.SE3`.
+            orientations_xyzw: Target orientations, unit quaternions, the same shapes with 4 instead of 3, rotation
+                matrices [n, 3, 3] or a SciPy Rotation. Arrays may be of NumPy or Warp, or anything with `__dlpack__`.
             initial_joint_q: Configurations of seed 0, shape [coordinates] or [n, coordinates]; clamped into the limits.
                 Locked joints are held at these values. None: the middle of the ranges and the robot's values of locked
                 joints; where targets fix links joined by welds, a solution found with the welds open.

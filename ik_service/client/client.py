@@ -167,7 +167,8 @@ class AsyncClient(ClientCore[AsyncStream], AbstractAsyncContextManager["AsyncCli
 
         Args:
             robot: Name of the robot.
-            positions: Target positions of `link` [m], shape [n, 3]; None leaves the position free.
+            positions: Target positions of `link` [m], shape [n, 3], or whole poses (`ik_service.Poses`, matrices
+                [n, 4, 4]); None leaves the position free.
             orientations_xyzw: Target orientations of `link`, shape [n, 4]; None leaves the orientation free.
             link: Link of these targets.
             targets: Targets of several links, or with tool frames and weights, instead of these three arguments.

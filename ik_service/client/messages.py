@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ik_service.client.errors import foreign_refused
 from ik_service.packed_columns import PACKED_FIELDS, packed
+from ik_service.poses import poses_of
 from ik_service.result_column import Column
 from ik_service.result_schema import ALWAYS_COLUMNS, CHOICE_COLUMNS, EDGE_COLUMNS, EdgeColumns
 
@@ -57,12 +58,23 @@ class SolveTarget(TargetFields):
     """A target of one link in every problem.
 
     Attributes:
-        positions: Target positions [m], shape [n, 3]; None leaves the position free.
+        positions: Target positions [m], shape [n, 3], or whole poses: Poses, matrices [n, 4, 4]; None leaves the
+            position free.
         orientations_xyzw: Target orientations, shape [n, 4]; None leaves the orientation free.
     """
 
     positions: ArrayLike | None = None
     orientations_xyzw: ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        poses = poses_of(self.positions)
+        if poses is None:
+            return
+        if self.orientations_xyzw is not None:
+            raise ValueError("positions hold whole poses, and orientations_xyzw are given, too. Leave one of them out.")
+        numbers = np.atleast_2d(poses.transforms)
+        object.__setattr__(self, "positions", numbers[:, :3])
+        object.__setattr__(self, "orientations_xyzw", numbers[:, 3:])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

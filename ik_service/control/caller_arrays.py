@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from ik_service.control.limits import LimitKind
 from ik_service.control.tick.arrays import POSE, TICK_COLUMNS, TickArrays
 from ik_service.mechanism.caller_order import CallerOrder
-from ik_service.mechanism.transforms import Float64Array
+from ik_service.mechanism.transforms import Float64Array, given_poses
 from ik_service.solver.given.arrays import NUMBER_MAX, as_numpy, by_target
-from ik_service.solver.given.reading import check_targets
+from ik_service.solver.given.reading import TO_WXYZ, check_targets, split_poses
 from ik_service.solver.given.targets import Target
 from ik_service.solver.lm.status import STATUS_WORDS, IKStatus
 from objectives import InputError
@@ -143,12 +143,13 @@ def check_times(dt: float, deadline_ns: int | None) -> None:
         raise InputError(f"deadline_ns is {deadline_ns!r}. Allowed: whole nanoseconds of time.monotonic_ns().")
 
 
-def waypoint_targets(targets: Sequence[Target], positions: Any, orientations: Any) -> Float64Array:
+def waypoint_targets(targets: Sequence[Target], positions: Any, orientations: Any, *, wxyz: bool) -> Float64Array:
     """Return the targets of every tick for `IKController.step`, [waypoints, targets, 7]; quaternions keep their order.
 
     Positions are [n, 3] for one target, else [n, targets, 3]; unit quaternions [n, 4] or [n, targets, 4]. InputError
     for a wrong shape or number, or a target without positions or orientations.
     """
+    positions, orientations = split_poses(len(targets), positions, orientations, wxyz=wxyz)
     positions, orientations = as_numpy("positions", positions), as_numpy("orientations_xyzw", orientations)
     given = check_targets(targets, positions, orientations, None)
     poses = np.empty((given.problem_count, len(targets), 7))
@@ -205,6 +206,11 @@ class CallerArrays:
 
     def checked_targets(self, targets: Any) -> NDArray[Any]:
         """Return target poses as an array; InputError for a wrong shape or number."""
+        if type(targets) is not np.ndarray or targets.shape[-1:] != (POSE,):
+            poses = given_poses(targets, "targets")
+            if poses is not None:
+                order = (*range(3), *(3 + k for k in TO_WXYZ)) if self._wxyz else slice(None)
+                targets = poses.transforms[..., order]
         host, values = self._arrays.targets.host, numbers("targets", targets)
         if values.shape != host.shape and values.shape != host.shape[1:]:
             if not (values.shape == (POSE,) and self._target_count == 1):

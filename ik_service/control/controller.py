@@ -294,7 +294,8 @@ class IKController:
 
         Args:
             targets: Target poses in the world or their reference frames, position [m] and unit quaternion, shape [7]
-                for one target, [targets, 7], or [robots, targets, 7]. None keeps the previous targets.
+                for one target, [targets, 7], or [robots, targets, 7], or Poses of these shapes. None keeps the previous
+                targets.
             joint_q: Positions of the robots, shape [coordinates] or [robots, coordinates]. None takes the last command,
                 or the configuration of `reset`: measured positions lag behind, and slow the robots if given in every
                 tick.
@@ -366,7 +367,7 @@ class IKController:
         if self.robots != 1:
             raise InputError(f"The controller has {self.robots} robots. follow takes one; call step for several.")
         dt = checked_dt(dt)
-        poses = waypoint_targets(self.targets, positions, orientations_xyzw)
+        poses = waypoint_targets(self.targets, positions, orientations_xyzw, wxyz=self._wxyz)
         if start_joint_q is not None:
             self.reset(start_joint_q)
         joint_q = self._arrays.answers["joint_q_out"].host[0]

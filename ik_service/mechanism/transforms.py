@@ -4,9 +4,12 @@ Quaternions are xyzw, shape [..., 4]. A transform is a position and a quaternion
 in frame b to frame a. Used to build robots and to check configurations, never inside a solve.
 """
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ik_service.poses import Poses, poses_of
 from objectives.data_field import UNIT_TOLERANCE
 from objectives.errors import InputError
 
@@ -118,13 +121,22 @@ def transform_inverse(T_a_b: Float64Array) -> Float64Array:
     return np.concatenate([-quaternion_rotate(q_b_a_xyzw, T_a_b[..., :3]), q_b_a_xyzw], axis=-1)
 
 
-def checked_transform(values: ArrayLike, what: str) -> Float64Array:
-    """Read one transform, position [m] and quaternion xyzw, shape [7], and normalise the quaternion.
+def given_poses(values: Any, what: str) -> Poses | None:
+    """Return poses in another form than numbers; None for numbers, InputError about `what` for no rotation."""
+    try:
+        return poses_of(values)
+    except ValueError as error:
+        raise InputError(f"{what}: {error}") from error
+
+
+def checked_transform(values: Any, what: str) -> Float64Array:
+    """Read one transform, position [m] and quaternion xyzw, shape [7], or Poses; normalise the quaternion.
 
     InputError about `what`: not 7 finite numbers, or a quaternion further from unit length than ``UNIT_TOLERANCE``.
     """
+    poses = given_poses(values, what)
     try:
-        transform = np.array(values, dtype=np.float64)
+        transform = np.array(values if poses is None else poses.transforms, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InputError(f"{what} must be 7 numbers (position, quaternion xyzw), got {values!r}.") from None
     if transform.shape != (7,) or not np.isfinite(transform).all():

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from ik_service.errors import in_a_line
 from ik_service.mechanism.caller_order import CallerOrder
+from ik_service.mechanism.transforms import given_poses
+from ik_service.poses import quaternions_of, sizes_of
 from ik_service.robots import RobotModel
 from ik_service.solver.given.arrays import as_numpy, by_target, host_array, plain_targets, unit_quaternions
 from ik_service.solver.given.asked_limits import read_limits
@@ -19,7 +21,7 @@ from ik_service.solver.given.worlds import read_worlds
 from objectives import IKObjective, InputError
 from objectives.errors import UnknownNameError
 
-FROM_WXYZ = (1, 2, 3, 0)  # columns of wxyz in the order xyzw
+FROM_WXYZ, TO_WXYZ = (1, 2, 3, 0), (3, 0, 1, 2)  # columns of wxyz in the order xyzw, and back
 
 
 def read_targets(
@@ -27,6 +29,7 @@ def read_targets(
 ) -> Batch:
     """Return the target arrays of a solve by target, xyzw: views if the caller's are float arrays on the host."""
     # Raises InputError for a bad shape or count, or, for arrays converted by `check_targets`, a bad value
+    positions, orientations = split_poses(len(targets), positions, orientations, wxyz=wxyz)
     positions, orientations = as_numpy("positions", positions), as_numpy("orientations_xyzw", orientations)
     by_position = plain_targets(positions, len(targets), 3)
     by_orientation = plain_targets(orientations, len(targets), 4)
@@ -42,6 +45,46 @@ def read_targets(
     return batch._replace(
         orientations_xyzw=tuple(None if q is None else q[:, FROM_WXYZ] for q in batch.orientations_xyzw)
     )
+
+
+def split_poses(target_count: int, positions: Any, orientations: Any, *, wxyz: bool) -> tuple[Any, Any]:
+    """Return positions and quaternions of poses given in place of positions, and quaternions of rotations.
+
+    Their quaternions are wxyz if the caller's are; numbers are returned as given. InputError for no rotation.
+    """
+    if _has_width(positions, 3) and _has_width(orientations, 4):
+        return positions, orientations
+    is_listed = isinstance(positions, list | tuple) and len(positions) == target_count
+    poses = [given_poses(one, "positions") for one in (positions if is_listed else [positions])]
+    if is_listed and target_count == 1 and (poses[0] is None or poses[0].transforms.ndim == 1):
+        is_listed, poses = False, [given_poses(positions, "positions")]  # of problems
+    if all(one is None for one in poses):
+        try:
+            return positions, _quaternions(orientations, wxyz=wxyz)
+        except ValueError as error:
+            raise InputError(f"orientations_xyzw: {error}") from error
+    if orientations is not None:
+        raise InputError("positions hold whole poses, and orientations_xyzw are given, too. Leave one of them out.")
+    parts = positions if is_listed else [positions]
+    places, turns = list[Any](), list[Any]()
+    for part, pose in zip(parts, poses, strict=True):
+        whole = None if pose is None else np.atleast_2d(pose.transforms)
+        places.append(part if whole is None else whole[..., :3])
+        turns.append(None if whole is None else whole[..., 3:][..., TO_WXYZ if wxyz else slice(None)])
+    return (places, turns) if is_listed else (places[0], turns[0])
+
+
+def _has_width(value: Any, width: int) -> bool:
+    return value is None or (type(value) is np.ndarray and value.shape[-1:] == (width,))
+
+
+def _quaternions(given: Any, *, wxyz: bool) -> Any:
+    """Return quaternions of rotation matrices or of a SciPy Rotation, also in a list by target; others as given."""
+    if hasattr(given, "as_quat") or sizes_of(given)[-2:] == (3, 3):
+        return np.atleast_2d(quaternions_of(given))[..., TO_WXYZ if wxyz else slice(None)]
+    if isinstance(given, list | tuple) and any(hasattr(one, "as_quat") or np.ndim(one) == 3 for one in given):
+        return [_quaternions(one, wxyz=wxyz) for one in given]
+    return given
 
 
 def check_targets(
@@ -150,7 +193,8 @@ def raise_fault(
     """Raise the InputError for the faulty number found by the kernels."""
     # `given` are positions, orientations, start configurations and number of problems, as given by the caller
     positions, orientations_xyzw, initial_joint_q, problem_count = given
-    count = check_targets(targets, positions, orientations_xyzw, problem_count).problem_count
+    numbers = split_poses(len(targets), positions, orientations_xyzw, wxyz=False)
+    count = check_targets(targets, *numbers, problem_count).problem_count
     if initial_joint_q is not None:
         start = host_array("initial_joint_q", initial_joint_q)
         robot.complete_joint_q(read_start(robot, order, "initial_joint_q", start, count))

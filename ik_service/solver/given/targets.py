@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.errors import in_a_line
+from ik_service.mechanism.transforms import given_poses
 from ik_service.robots import RobotModel
 from ik_service.solver.given.arrays import host_array, unit_quaternions
 from objectives import IKObjectiveNearPose, IKObjectivePose, InputError
@@ -96,7 +97,7 @@ class Target:
 
     Attributes:
         link: Name of the link.
-        offset: Tool frame in the link frame, `T_link_tool`: position [m] and orientation xyzw, shape [7], or
+        offset: Tool frame in the link frame, `T_link_tool`: Poses, or position [m] and orientation xyzw, shape [7], or
             [problem_count, 7]. None is the link frame itself.
         reference_link: Reference frame of targets and errors: the frame of this link; None is the world.
         row_weights: Weights of the six rows, shape [6] or [problem_count, 6]: three of position, three of orientation.
@@ -151,7 +152,8 @@ def as_target(target: "Target | str", robot: RobotModel) -> Target:
         robot.link_frame(target.reference_link)
     offset, row_weights = target.offset, target.row_weights
     if offset is not None:
-        offset = _one_or_many(target, "offset", offset, 7)
+        poses = given_poses(offset, f"Target '{target.link}': offset")
+        offset = _one_or_many(target, "offset", offset if poses is None else poses.transforms, 7)
         lines = np.atleast_2d(offset)
         unit = unit_quaternions(f"Target '{target.link}': offset", lines[:, 3:])
         offset = np.hstack([lines[:, :3], unit]).reshape(offset.shape)
