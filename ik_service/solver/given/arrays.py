@@ -131,7 +131,7 @@ def unit_quaternions(name: str, quaternions: NDArray[np.float64]) -> NDArray[np.
     return np.asarray(quaternions / length[:, None])
 
 
-def consecutive(indices: NDArray[np.intp]) -> NDArray[np.intp] | slice:
+def consecutive(indices: NDArray[Any]) -> NDArray[Any] | slice:
     """Return ascending indices as a slice if each is one more than the last: columns are then read without a copy."""
     if len(indices) and (np.diff(indices) == 1).all():
         return slice(int(indices[0]), int(indices[-1]) + 1)
