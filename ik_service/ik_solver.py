@@ -32,6 +32,7 @@ from ik_service.solver.recording import USES_MIN
 from ik_service.solver.result import IKResult, ResultHead
 from ik_service.solver.second_tries.second_tries import SecondTries
 from ik_service.solver.verdict.advice import IslandReport
+from ik_service.solver.verdict.explanation import AskedSolve
 from objectives import IKObjective
 
 
@@ -172,6 +173,7 @@ class IKSolver(CandidateSolving, ClipFitting):
         result = self._solves.solve(self._head, batch, chosen)
         if result is None:
             reading.raise_fault(self.robot, self._order, self.targets, (*poses[:2], initial_joint_q, problem_count))
+        vars(result)["asked"] = AskedSolve(chosen, batch)
         return result if chosen.sensitivity is None else with_derivatives(result, self._linearised(result, batch))
 
     def solve_batch(self, batch: Batch, options: SolverOptions) -> IKResult:

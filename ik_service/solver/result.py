@@ -29,6 +29,7 @@ from ik_service.solver.given.reading import read_start
 from ik_service.solver.given.targets import Target, joined_targets, rows_of
 from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.recorded_launches import PreparedSolve
+from ik_service.solver.verdict.explanation import AskedSolve, advice_on, explanation, explanation_html
 from ik_service.solver.verdict.island_results import IslandResults
 from ik_service.solver.workspace import Workspace
 
@@ -58,6 +59,7 @@ class IKResult(ResultColumns):
         islands: The islands of every problem.
         targets: The targets of the solve.
         limits: Limits of the active DOFs in this solve, narrower than the robot's; None for the robot's.
+        asked: Options and problems of the solve, for `advice`; None in results joined of others.
     """
 
     joint_names: tuple[str, ...]
@@ -71,6 +73,7 @@ class IKResult(ResultColumns):
     islands: IslandResults
     targets: tuple[Target, ...]
     limits: AskedLimits | None = None
+    asked: AskedSolve | None = None
 
     def __repr__(self) -> str:
         solved = f"{int(self.success.sum())} of {len(self)} problems solved"
@@ -83,6 +86,25 @@ class IKResult(ResultColumns):
     def status_names(self) -> list[str]:
         """Status of every problem as a lower-case word."""
         return [STATUS_WORDS[code] for code in self.status.tolist()]
+
+    @property
+    def advice(self) -> list[str]:
+        """Advice on every problem, in words, computed on each access."""
+        return [advice_on(self, problem) for problem in range(len(self))]
+
+    def explain(self, problem: int | None = None) -> str:
+        """Return what became of the batch in words: statuses, and the failed problems of largest cost with advice.
+
+        Args:
+            problem: Index of one problem to be told alone; None for the whole batch.
+
+        Raises:
+            IndexError: There is no such problem.
+        """
+        return explanation(self, problem)
+
+    def _repr_html_(self) -> str:
+        return explanation_html(self)
 
     @property
     def manipulability(self) -> NDArray[np.float64]:
@@ -124,6 +146,7 @@ def join_results(parts: Sequence[tuple[IKResult, slice]]) -> IKResult:
     first, _ = parts[0]
     islands = _joined([(result.islands, rows) for result, rows in parts], _ISLAND_NAMES)
     joined = _joined(parts, _NAMES) | {"islands": instance_of(IslandResults, vars(first.islands) | islands)}
+    joined["asked"] = None
     joined["targets"] = joined_targets([(result.targets, rows) for result, rows in parts])
     given = [result.limits.part(own) for result, own in parts if result.limits is not None]
     if given:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.linear_solve.islands import find_islands
-from ik_service.mechanism.trees import joints_to
+from ik_service.mechanism.trees import joints_to, reach
 from ik_service.result_schema import ResultColumns
 from ik_service.robots import RobotModel
 from ik_service.solver.given.batch import Batch
@@ -30,6 +30,7 @@ from objectives import IKObjective, InputError
 from objectives.expression.expression_objective import ExpressionObjective
 from objectives.model import BodyFrame
 
+FAR_AWAY = 30.0  # sizes of the robot; a target farther away is likely in other units
 ALWAYS_IN_CONTACT = (
     "Proven to be blocked: parts that are rigid to the target's link touch an object in every configuration. Move the "
     "target or the object."
@@ -60,6 +61,12 @@ def advice(
             sentences.append(moved)
         elif turned is not None and is_turned:
             sentences.append(turned)
+        elif is_away and result.position_error[problem, k] > FAR_AWAY * robot.length_unit:
+            far = float(result.position_error[problem, k])
+            sentences.append(
+                f"The target of '{target.link}' is {far:.0f} m away, and the robot reaches about {reach(robot):.2g} m: "
+                "are the positions in millimetres?"
+            )
         elif status is IKStatus.UNREACHABLE and batch is not None and (is_away or is_turned):
             reason = why_unreachable(robot, target, batch, k, problem)
             sentences += [] if reason is None else [reason]
