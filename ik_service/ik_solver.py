@@ -22,7 +22,6 @@ from ik_service.solver.construction import SolverSetup, check_construction, reso
 from ik_service.solver.derivatives.linearisation import Linearisation
 from ik_service.solver.device_solver import DeviceSolver
 from ik_service.solver.given import reading
-from ik_service.solver.given.arrays import host_array
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.targets import Target
@@ -320,8 +319,7 @@ class IKSolver(CandidateSolving, ClipFitting):
         path = reading.read_targets(self.targets, positions, orientations_xyzw, None, wxyz=self.wxyz)
         start = None
         if start_joint_q is not None:
-            start = reading.read_start(self.robot, self._order, "start_joint_q", start_joint_q, 1).reshape(-1)
-            start = self.robot.clamp_joint_q(host_array("start_joint_q", start))[0]
+            start = reading.read_stand(self.robot, self._order, "start_joint_q", start_joint_q)
         reading.check_one_line(self._core.objectives, self._core.targets.with_lines)
         worlds = read_worlds(self.robot, chosen, world, None, None, attached, 1)
         check = None if worlds is None else WayCheck.of(self.robot, worlds)

@@ -42,6 +42,7 @@ from ik_service.errors import EngineError
 from ik_service.kernels.device_lock import DEVICE_LOCK, turn_on
 from ik_service.kernels.kernel_loading import KernelsFor, whom_of
 from ik_service.mechanism.caller_order import CallerOrder
+from ik_service.mechanism.configuration import degrees_hint
 from ik_service.mechanism.coupling import complete_joint_q
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.motion import PathResult
@@ -178,7 +179,7 @@ class IKController:
             joint_qd: Speeds [m/s or rad/s], shape [DOFs] or [robots, DOFs], or one number.
 
         Raises:
-            InputError: A wrong shape or number; the controller is then unchanged.
+            InputError: A wrong shape or number, or angles in degrees; the controller is then unchanged.
         """
         speeds = host_array("joint_qd", joint_qd)
         if speeds.ndim == 0:
@@ -187,6 +188,8 @@ class IKController:
         placed = np.tile(self.robot.mid_joint_q, (self.robots, 1)), np.zeros_like(last_qd)
         columns, dofs = self._order.coordinates, self._order.dofs
         placed[0][:, columns] = lines("joint_q", host_array("joint_q", joint_q), self.robots, len(columns))
+        if (hint := degrees_hint(self.robot, placed[0])) is not None:
+            raise InputError(f"joint_q: {hint}")
         placed[1][:, dofs] = lines("joint_qd", speeds, self.robots, len(dofs))
         placed[1][:, self._islands.unmoved_dofs()] = 0.0
         last_q[...], last_qd[...] = complete_joint_q(self.robot, placed[0]), placed[1]

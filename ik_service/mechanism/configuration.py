@@ -1,5 +1,6 @@
 """Checks of the caller's configurations, tangents and numbers per DOF."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ik_service.mechanism.arrays import RobotArrays
+from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array
 from objectives.errors import InputError
@@ -14,6 +16,7 @@ from objectives.errors import InputError
 MIN_QUATERNION_LENGTH = 1e-6  # a shorter quaternion has no direction in float32
 MAX_QUATERNION_NUMBER = 1e100
 """Quaternions with larger numbers are scaled down first, because their length may overflow."""
+FULL_TURN = 2.0 * math.pi
 
 
 def checked_joint_q(robot: RobotArrays, joint_q: ArrayLike) -> Float64Array:
@@ -35,6 +38,26 @@ def checked_joint_q(robot: RobotArrays, joint_q: ArrayLike) -> Float64Array:
             raise InputError(f"joint_q[{row}]: the quaternion of joint '{robot.joint_names[joint]}' has length zero.")
         q_xyzw /= length
     return array
+
+
+def degrees_hint(robot: KinematicRobot, joint_q: Float64Array) -> str | None:
+    """Return a hint if a joint is beyond its limits by more than a whole turn, as angles in degrees are, else None.
+
+    `joint_q` has shape [..., joint_coord_count]; numbers that are not finite give no hint.
+    """
+    rows = joint_q.reshape(-1, joint_q.shape[-1])
+    for joint, kind in enumerate(map(JointType, robot.joint_type)):
+        dof, column = int(robot.joint_qd_start[joint]), int(robot.joint_q_start[joint])
+        if not (kind.is_scalar and kind.repeats_each_turn):
+            continue
+        beyond = np.maximum(
+            robot.joint_limit_lower[dof] - rows[:, column], rows[:, column] - robot.joint_limit_upper[dof]
+        )
+        row = int(np.argmax(np.nan_to_num(beyond, nan=-np.inf, posinf=-np.inf)))
+        if FULL_TURN < beyond[row] < np.inf:
+            angle = f"{rows[row, column]:g} rad, more than a turn beyond its limits"
+            return f"'{robot.joint_names[joint]}' is at {angle}. Are the angles in degrees? Give radians: np.radians."
+    return None
 
 
 def checked_tangent(robot: RobotArrays, dq: ArrayLike, what: str = "dq") -> Float64Array:

@@ -17,7 +17,7 @@ from ik_service.solver.construction import SolverSetup
 from ik_service.solver.given.arrays import as_numpy, host_array
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
-from ik_service.solver.given.reading import read_start
+from ik_service.solver.given.reading import read_stand
 from ik_service.solver.given.targets import Target, replaced
 from ik_service.solver.result import IKResult, ResultHead
 from ik_service.solver.solve import SolverCore
@@ -60,8 +60,7 @@ def read_clip(
         raise InputError(f"smoothness is {smoothness!r}. Allowed: a number, 0 or more.")
     first = None
     if first_joint_q is not None:
-        first = read_start(robot, order, "first_joint_q", first_joint_q, 1).reshape(-1)
-        first = robot.clamp_joint_q(host_array("first_joint_q", first))[0]
+        first = read_stand(robot, order, "first_joint_q", first_joint_q)
     clip, level = _read_clips(clip_start, count), read_plane(plane)
     kept = read_held(held, [target.link for target in targets], count)
     weights = _read_weights(row_weights, targets, count)

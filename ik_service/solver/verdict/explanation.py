@@ -1,4 +1,4 @@
-"""What became of a batch, in words: advice on every problem, and a summary with the worst problems."""
+"""Words about a batch: advice on every problem, and a summary with the worst problems."""
 
 from collections import Counter
 from html import escape
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ik_service.mechanism.configuration import degrees_hint
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.verdict.advice import advice
@@ -44,6 +45,9 @@ def explanation(result: "IKResult", problem: int | None = None) -> str:
     if problem is not None:
         return _of_problem(result, problem)
     lines = [f"{int(result.success.sum())} of {len(result)} problems solved: {_counts(result)}"]
+    start = None if result.asked is None else result.asked.batch.start
+    hint = None if start is None else degrees_hint(result.islands.robot, np.asarray(start, np.float64))
+    lines += [] if hint is None else [f"initial_joint_q: {hint}"]
     return "\n".join(lines + [_of_problem(result, k) for k in _worst(result)])
 
 

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from ik_service import IKSolver, load_robot
+from ik_service.control import IKController
 from ik_service.robots import Box, World
 from ik_service.solver.result import join_results
+from objectives import InputError
 
 HAND = "panda_hand"
 TABLE = World({"table": Box((2.0, 2.0, 0.1), (0.0, 0.0, -0.2, 0.0, 0.0, 0.0, 1.0))})
@@ -68,3 +70,21 @@ def test_a_joined_result_has_no_numbers_of_the_problems(result):
     joined = join_results([(result, slice(0, 2)), (result, slice(2, 6))])
     assert joined.advice[2].startswith("Proven to be out of reach")
     assert joined.status_names == result.status_names
+
+
+def test_angles_in_degrees_are_told_and_refused_where_a_robot_would_go_there(solver):
+    degrees, place = [0.0, -45.0, 0.0, -135.0, 0.0, 90.0, 45.0], [[0.4, 0.0, 0.5]]
+    words = solver.solve(place, initial_joint_q=degrees).explain().splitlines()
+    assert words[1].startswith("initial_joint_q: 'panda_joint2' is at -45 rad, more than a turn beyond its limits.")
+    assert len(solver.solve(place, initial_joint_q=np.radians(degrees)).explain().splitlines()) == 1
+    controller = IKController(solver.robot, [HAND])
+    controller.reset(np.radians(degrees))
+    kept = controller.step().joint_q.copy()
+    for call in (
+        lambda: controller.reset(degrees),
+        lambda: solver.follow(place, None, 0.1, start_joint_q=degrees),
+        lambda: solver.fit_clip(place, None, 0.1, first_joint_q=degrees),
+    ):
+        with pytest.raises(InputError, match="Are the angles in degrees"):
+            call()
+    np.testing.assert_allclose(controller.step().joint_q, kept, atol=1e-6)
