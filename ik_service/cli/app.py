@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from ik_service.cli.console import print_versions, reported_output
 from ik_service.cli.robot_commands import bench, constraints, export, grid, islands, robots, spheres, warmup
 from ik_service.cli.service_commands import config, health, openapi, page, serve, serve_with_options
-from ik_service.cli.solving_commands import solve
+from ik_service.cli.solving_commands import motion, solve
 
 
 class CommandGroup(TyperGroup):
@@ -62,3 +62,5 @@ for _command in (
     *(grid, warmup, health, export, bench, openapi, version),
 ):
     app.command()(_command)
+app.command("clip", help="Fit a recorded motion within limits of speed and acceleration.")(motion)
+app.command("follow", help="Follow a path of poses without jumps of the joints.")(motion)

@@ -12,13 +12,14 @@ import numpy as np
 from ik_service.cli.console import message_console, progress_bar
 from ik_service.cli.default_links import default_links
 from ik_service.cli.random_report import print_report, random_request, report_of
-from ik_service.cli.solve_files import check_output, choice_text, csv_text, read_targets, write_answer
+from ik_service.cli.solve_files import check_output, csv_text, read_targets, write_answer
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.robots import RobotModel, load_robot, load_world
 from ik_service.service.pool.solver_cache import SolverCache
-from ik_service.service.queue.solve_request import SolveRequest, TimedResult
-from ik_service.solver.candidates import CandidateResult, Choice, read_groups
+from ik_service.service.queue.solve_request import MotionCall, SolveRequest, TimedResult
+from ik_service.solver.candidates import Choice, read_groups
 from ik_service.solver.given.asked_limits import LimitReading
+from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.result import IKResult
 from ik_service.solver.verdict.advice import advice
 from objectives.errors import InputError
@@ -39,6 +40,7 @@ class Job:
     # requested limits of joints, NAME=LOWER:UPPER each, in addition to the limits of a .json file
     joint_limits: tuple[str, ...] = ()
     criterion: Any = None  # value of a choice among candidates; None for that of the file
+    motion: MotionCall | None = None  # motion through the targets, with the arguments given; None for single solves
 
     def with_options(self, robot: RobotModel, request: SolveRequest) -> SolveRequest:
         """Return the request with the caller's options and world instead of its own, and with narrower limits."""
@@ -47,6 +49,13 @@ class Job:
             groups = read_groups(None, None, None, request.problem_count)
             choice = request.choice or Choice(groups, "first", None, None)
             request = replace(request, choice=choice._replace(criterion=self.criterion))
+        if self.motion is not None:
+            own = {**({} if request.motion is None else request.motion.arguments), **self.motion.arguments}
+            if "dt" not in own:
+                raise InputError("Give --dt, the time from row to row [s].")
+            if request.choice is not None or request.batch.start is not None:
+                raise InputError("A motion has positions and orientations alone. Leave the other columns out.")
+            request = replace(request, motion=MotionCall(self.motion.call, own))
         if self.joint_limits:
             batch = request.batch
             reading = LimitReading(robot, CallerOrder(robot, None), batch.start, batch.problem_count, batch.limits)
@@ -73,23 +82,22 @@ def solve_file(job: Job, targets: Path, output: Path | None) -> bool:
     check_output(output)
     robot = load_robot(job.robot)
     links = job.links if targets.suffix == ".json" else default_links(robot, job.links)
-    decoded = read_targets(targets, robot, links)
+    decoded = read_targets(targets, robot, links, "" if job.motion is None else job.motion.call)
     decoded = replace(decoded, request=job.with_options(robot, decoded.request))
     request = decoded.request
     answer = _solve(SolverCache(job.device), robot, request)
     result = answer.result
     if output is None:
-        is_choice = isinstance(result, CandidateResult)
-        sys.stdout.write(choice_text(robot, result) if is_choice else csv_text(robot, result))
+        sys.stdout.write(csv_text(robot, decoded, answer))
         sys.stdout.flush()  # before the messages
     else:
         write_answer(output, robot, decoded, answer)
-    solved, count = int(result.success.sum()), len(result)
+    solved, count = int(getattr(result, "success", result.status != IKStatus.UNSETTLED).sum()), len(result)
     where = f", written to {output}" if output is not None else ""
     console = message_console()
     reached = ", ".join(target.link for target in request.targets)
     console.print(f"{solved} of {count} solved for {reached} in {answer.solve_ms / 1e3:.3g} s{where}.", markup=False)
-    for line in advice_lines(robot, request, result) if request.choice is None else ():
+    for line in advice_lines(robot, request, result) if not request.is_alone else ():
         console.print(line, markup=False)
     return solved > 0
 
@@ -122,8 +130,8 @@ def solve_random(job: Job, problem_count: int, seed: int, *, as_json: bool) -> b
 
 
 def _solve(cache: SolverCache, robot: RobotModel, request: SolveRequest, description: str = "Solving") -> TimedResult:
-    with progress_bar(description, request.problem_count) as bar:
+    with progress_bar(description, None if request.motion else request.problem_count) as bar:
         started = time.perf_counter()
-        best = None if request.choice is None else cache.solve_together(robot, [request])
-        result = cache.solve(robot, request, lambda count: bar(advance=count)) if best is None else best
+        whole = cache.solve_together(robot, [request]) if request.is_alone else None
+        result = cache.solve(robot, request, lambda count: bar(advance=count)) if whole is None else whole
         return TimedResult(result, 0.0, 1e3 * (time.perf_counter() - started))

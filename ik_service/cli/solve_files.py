@@ -6,7 +6,7 @@ problem, npz with an array per column, JSON with the document of HTTP.
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,14 @@ from numpy.typing import NDArray
 
 from ik_service.cli.console import message_console
 from ik_service.integrations.bulk.targets import CSV_COLUMNS
+from ik_service.motion_columns import CLIP_COLUMNS, PATH_COLUMNS
 from ik_service.result_column import Column
 from ik_service.result_schema import ALWAYS_COLUMNS, edge_array, edge_arrays
 from ik_service.robots import RobotModel
 from ik_service.service.codecs.json_codec import JsonCodec
+from ik_service.service.codecs.npz_codec import NpzCodec
 from ik_service.service.documents.columns import check_unit_quaternions
+from ik_service.service.documents.motion import read_clip, read_follow
 from ik_service.service.documents.solve_answer import answer_document
 from ik_service.service.documents.solve_any import read_solve_any
 from ik_service.service.documents.solve_request import NO_WORLDS, DecodedSolve, read_solve
@@ -29,7 +32,6 @@ from ik_service.solver.candidates import FATES, CandidateResult, Choice, read_gr
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target
 from ik_service.solver.lm.status import STATUS_WORDS
-from ik_service.solver.result import IKResult
 from objectives.errors import InputError
 
 NPZ_ARRAYS = {"positions": 3, "orientations_xyzw": 4, "initial_joint_q": 0, "group": 1, "cost": 1}
@@ -37,17 +39,19 @@ NPZ_ARRAYS = {"positions": 3, "orientations_xyzw": 4, "initial_joint_q": 0, "gro
 CHOICE_COLUMNS = {"group": ("group",), "cost": ("cost",)}  # of candidates
 
 
-def read_targets(path: Path, robot: RobotModel, links: Sequence[str]) -> DecodedSolve:
+def read_targets(path: Path, robot: RobotModel, links: Sequence[str], call: str = "") -> DecodedSolve:
     """Return the problems and optional columns of a file, with default options unless the file has options.
 
-    A .csv or .npz file has targets of one given link; a .json file names its links. InputError, with the place, if the
-    file cannot be read, or one of its values is not allowed.
+    A .csv or .npz file has targets of one given link; a .json file names its links. `call` is that of a motion, if any.
+    InputError, with the place, if the file cannot be read, or one of its values is not allowed.
     """
     readers = {".csv": _read_csv, ".npz": _read_npz}
     if path.suffix == ".json":
         if links:
             raise InputError(f"'{path}' names its own links. Leave --link out.")
         document = JsonCodec().decode(_read_bytes(path))
+        if call:
+            return (read_clip if call == "fit_clip" else read_follow)(document, robot, NO_WORLDS)
         is_choice = isinstance(document, dict) and not {"criterion", "group"}.isdisjoint(document)
         return (read_solve_any if is_choice else read_solve)(document, robot, NO_WORLDS)
     if path.suffix not in readers:
@@ -172,13 +176,10 @@ def write_answer(path: Path, robot: RobotModel, decoded: DecodedSolve, answer: T
 
     JSON results hold the included columns of the request.
     """
-    if path.suffix != ".json" and isinstance(answer.result, CandidateResult):
-        columns = choice_columns(answer.result)
-        content = choice_text(robot, answer.result).encode() if path.suffix == ".csv" else _npz_of(robot, columns)
-    elif path.suffix == ".csv":
-        content = csv_text(robot, answer.result).encode()
+    if path.suffix == ".csv":
+        content = csv_text(robot, decoded, answer).encode()
     elif path.suffix == ".npz":
-        content = _npz_bytes(robot, answer.result)
+        content = _npz_bytes(robot, decoded, answer)
     else:
         content = JsonCodec().encode(answer_document(robot, robot.name, decoded, answer))
     try:
@@ -187,9 +188,13 @@ def write_answer(path: Path, robot: RobotModel, decoded: DecodedSolve, answer: T
         raise InputError(f"Cannot write '{path}': {error.strerror}.") from error
 
 
-def csv_text(robot: RobotModel, result: IKResult) -> str:
+def csv_text(robot: RobotModel, decoded: DecodedSolve, answer: TimedResult) -> str:
     """Return the results as CSV: coordinates by name, then the verdict; errors of free axes are empty."""
-    text = io.StringIO()
+    if decoded.request.motion is not None:
+        return motion_text(answer_document(robot, robot.name, decoded, answer, is_binary=True))
+    result, text = answer.result, io.StringIO()
+    if decoded.request.choice is not None:
+        return choice_text(robot, result)
     writer = csv.writer(text, lineterminator="\n")
     judgement = [column for column in ALWAYS_COLUMNS if not column.axes or column.is_per_target]
     writer.writerow((*robot.coordinate_names, *(column.edge_name for column in judgement)))
@@ -217,22 +222,40 @@ def choice_text(robot: RobotModel, result: CandidateResult) -> str:
     return text.getvalue()
 
 
+def motion_text(document: Mapping[str, Any]) -> str:
+    """Return the answer of a motion as CSV: coordinates by name, then the other columns, by the names of their axis."""
+    text, header, cells = io.StringIO(), list[str](), list[list[object]]()
+    for column in CLIP_COLUMNS if "held_links" in document else PATH_COLUMNS:
+        if (values := document.get(column.edge_name)) is not None:
+            own = "" if column.name == "joint_q" else f"{column.edge_name}."
+            names = [f"{own}{name}" for axis in column.axes for name in document[axis]]
+            header += names if column.axes else [column.edge_name]
+            cells += [_texts(column, entry) for entry in (values.T if column.axes else values[None])]
+    csv.writer(text, lineterminator="\n").writerows([header, *zip(*cells, strict=True)])
+    return text.getvalue()
+
+
 def _texts(column: Column, values: NDArray[Any]) -> list[object]:
     if column.dtype == "status":
         return [STATUS_WORDS[code] for code in values]
     if column.dtype == "bool":
         return ["true" if value else "false" for value in values]
     if values.dtype.kind == "f":
-        return ["" if np.isnan(value) else f"{value:.6g}" for value in values]
+        digits = 9 if column.name == "joint_q" else 6
+        return ["" if np.isnan(value) else f"{value:.{digits}g}" for value in values]
     return list(values)
 
 
-def _npz_bytes(robot: RobotModel, result: IKResult) -> bytes:
+def _npz_bytes(robot: RobotModel, decoded: DecodedSolve, answer: TimedResult) -> bytes:
+    if decoded.request.motion is not None:
+        return NpzCodec().encode(answer_document(robot, robot.name, decoded, answer, is_binary=True))
+    if decoded.request.choice is not None:
+        return _npz_of(robot, choice_columns(answer.result))
     arrays: dict[str, Any] = {}
-    for name, values in edge_arrays(result).items():
+    for name, values in edge_arrays(answer.result).items():
         arrays[name] = values
         if name == "status":
-            arrays["status_names"] = np.array(result.status_names)
+            arrays["status_names"] = np.array(answer.result.status_names)
     return _npz_of(robot, arrays)
 
 

@@ -157,6 +157,31 @@ def solve(
     raise typer.Exit(0 if solved else 1)
 
 
+def motion(
+    context: typer.Context,
+    robot: RobotArgument,
+    targets: Annotated[Path, typer.Argument(help="Targets, a row each, as for 'solve': .csv, .npz or .json.")],
+    *,
+    dt: Annotated[float | None, typer.Option(help="Time from row to row \\[s].")] = None,
+    velocity: Annotated[float | None, typer.Option(help="Largest speed of joints \\[rad/s or m/s].")] = None,
+    acceleration: Annotated[float | None, typer.Option(help="Largest acceleration \\[rad/s^2 or m/s^2].")] = None,
+    link: Annotated[str | None, typer.Option("--link", "-l", help="Link to move. Default: the only leaf.")] = None,
+    world: Annotated[Path | None, typer.Option(help="Objects around the robot, a .json or .yaml file.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Motion: .csv, .npz or .json.")] = None,
+    device: DeviceOption = "auto",
+) -> None:
+    """Fit a clip or follow a path, by the name of the command."""
+    with reported_errors():
+        from ik_service.cli.solve_command import Job, solve_file
+        from ik_service.service.queue.solve_request import MotionCall
+
+        given = {"dt": dt, "velocity": velocity, "acceleration": acceleration}
+        own = {name: value for name, value in given.items() if value is not None}
+        call = MotionCall("fit_clip" if context.info_name == "clip" else "follow", own)
+        solved = solve_file(Job(robot, (link,) if link else (), device, {}, world, motion=call), targets, output)
+    raise typer.Exit(0 if solved else 1)
+
+
 def _check_form(files: list[Path], output: Path | None, random: int | None, *, in_bulk: bool, as_json: bool) -> None:
     """Refuse options of the other form of the command: files of targets, or random targets."""
     if (not files) == (random is None):

@@ -1,7 +1,7 @@
 """A client of the service: needs httpx2, websockets, msgpack and NumPy, but neither Warp nor the solver.
 
 client.py: `Client` and `AsyncClient`; stream.py: web sockets; blocking.py: blocking methods from coroutine functions
-messages.py: targets, results, request bodies and replies; errors.py: error replies
+messages.py, motion_result.py: targets, results, request bodies and replies; errors.py: error replies
 """
 
 from ik_service.extras import needs
@@ -10,6 +10,7 @@ with needs("client", "The client"):
     from ik_service.client.client import AsyncClient, Client
     from ik_service.client.errors import ClientError, ServiceError, UnreachableError
     from ik_service.client.messages import ForwardResult, SolveAnyResult, SolveResult, SolveTarget, StreamTarget
+    from ik_service.client.motion_result import MotionResult
     from ik_service.client.stream import AsyncStream, Stream, StreamAnswer, StreamConfigured
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Client",
     "ClientError",
     "ForwardResult",
+    "MotionResult",
     "ServiceError",
     "SolveAnyResult",
     "SolveResult",

@@ -15,6 +15,7 @@ from ik_service.client import messages
 from ik_service.client.blocking import blocking, result_of
 from ik_service.client.errors import ClientError, ServiceError, UnreachableError, service_error
 from ik_service.client.messages import ForwardResult, SolveAnyResult, SolveResult, SolveTarget, StreamTarget
+from ik_service.client.motion_result import MotionResult
 from ik_service.client.stream import AsyncStream, Stream, StreamCore
 
 StreamT = TypeVar("StreamT", bound=StreamCore)
@@ -234,6 +235,55 @@ class AsyncClient(ClientCore[AsyncStream], AbstractAsyncContextManager["AsyncCli
         document = messages.solve_document(poses, targets, listed | {"group": group}, fields | asked)
         return messages.read_reply(await self._solve(robot, "solve_any", document), messages.solve_any_result)
 
+    async def fit_clip(
+        self,
+        robot: str,
+        positions: ArrayLike | None = None,
+        orientations_xyzw: ArrayLike | None = None,
+        *,
+        dt: float,
+        link: str | None = None,
+        targets: Sequence[SolveTarget] | None = None,
+        velocity: float | Mapping[str, float] | None = None,
+        acceleration: float | Mapping[str, float] | None = None,
+        held: Mapping[str, ArrayLike] | None = None,
+        plane: ArrayLike | None = None,
+        smoothness: float = 1.0,
+        clip_start: ArrayLike | None = None,
+        first_joint_q: ArrayLike | None = None,
+        world: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> MotionResult:
+        """Fit a clip; targets are as in `solve`, all else as in `IKSolver.fit_clip`."""
+        poses = {"link": link, "positions": positions, "orientations_xyzw": orientations_xyzw}
+        own = {"held": held, "plane": plane, "clip_start": clip_start, "first_joint_q": first_joint_q, "world": world}
+        fields = {"dt": dt, "velocity": velocity, "acceleration": acceleration, "smoothness": smoothness}
+        document = messages.solve_document(poses, targets, own, fields | {"options": options})
+        return messages.read_reply(await self._solve(robot, "clip", document), messages.motion_result)
+
+    async def follow(
+        self,
+        robot: str,
+        positions: ArrayLike | None = None,
+        orientations_xyzw: ArrayLike | None = None,
+        *,
+        dt: float,
+        link: str | None = None,
+        targets: Sequence[SolveTarget] | None = None,
+        velocity: float | Mapping[str, float] | None = None,
+        acceleration: float | Mapping[str, float] | None = None,
+        start_joint_q: ArrayLike | None = None,
+        solutions: int = 16,
+        world: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> MotionResult:
+        """Follow a path; targets are as in `solve`, all else as in `IKSolver.follow`."""
+        poses = {"link": link, "positions": positions, "orientations_xyzw": orientations_xyzw}
+        own = {"start_joint_q": start_joint_q, "world": world}
+        fields = {"dt": dt, "velocity": velocity, "acceleration": acceleration, "solutions": solutions}
+        document = messages.solve_document(poses, targets, own, fields | {"options": options})
+        return messages.read_reply(await self._solve(robot, "follow", document), messages.motion_result)
+
     async def forward(self, robot: str, joint_q: ArrayLike, links: Sequence[str] | None = None) -> ForwardResult:
         """Compute poses of links.
 
@@ -312,6 +362,8 @@ class Client(ClientCore[Stream], AbstractContextManager["Client"]):
 
     solve = blocking(AsyncClient.solve)
     solve_any = blocking(AsyncClient.solve_any)
+    fit_clip = blocking(AsyncClient.fit_clip)
+    follow = blocking(AsyncClient.follow)
     forward = blocking(AsyncClient.forward)
     robots = blocking(AsyncClient.robots)
     robot = blocking(AsyncClient.robot)

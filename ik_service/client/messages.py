@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ik_service.client.errors import foreign_refused
+from ik_service.client.motion_result import MotionResult
+from ik_service.motion_columns import CLIP_COLUMNS, PATH_COLUMNS
 from ik_service.packed_columns import PACKED_FIELDS, packed
 from ik_service.poses import poses_of
 from ik_service.result_column import Column
@@ -199,15 +201,16 @@ def solve_document(
     poses = given(poses)
     if targets is not None and poses:
         raise ValueError("Give targets, or link with positions and orientations_xyzw, but not both.")
-    if targets is None and "link" not in poses and (poses or not fields["objectives"]):
+    objectives = list(fields.get("objectives", ()))
+    if targets is None and "link" not in poses and (poses or not objectives):
         raise ValueError("Give the link that is to reach the targets, or targets=[SolveTarget(...), ...].")
     chosen = [SolveTarget(**poses)] if poses else targets or ()
-    fields = fields | {"targets": [target.document() for target in chosen], "objectives": list(fields["objectives"])}
+    fields = fields | {"targets": [target.document() for target in chosen], "objectives": objectives}
     for name in ("targets", "objectives", "constraints", "options", "include"):
         fields[name] = fields.get(name) or None
     # Arrays in `listed` are lists: a service takes no columns there.
     fields |= msgpack.unpackb(encoded(listed, "msgpack", packs=False))
-    return fields | {"initial_joint_q": column(fields["initial_joint_q"])}
+    return fields | {"initial_joint_q": column(fields.get("initial_joint_q"))}
 
 
 def names(label: str, of: Sequence[str]) -> list[str]:
@@ -277,6 +280,15 @@ def solve_any_result(document: Mapping[str, Any]) -> SolveAnyResult:
     fields |= {"robot": document["robot"], "coordinate_names": tuple(document["coordinate_names"])}
     counts = {name: np.asarray(numbers, np.int32) for name, numbers in document["counts"].items()}
     return SolveAnyResult(counts=counts, timing_ms=document["timing_ms"], **fields)
+
+
+def motion_result(document: Mapping[str, Any]) -> MotionResult:
+    """Return the clip or path in a document."""
+    columns = {one.edge_name: one for one in (*CLIP_COLUMNS, *PATH_COLUMNS) if one.edge_name in document}
+    fields: dict[str, Any] = {name: _read_column(one, document) for name, one in columns.items()}
+    names = ("coordinate_names", "dof_names", "links", "held_links")
+    fields |= {name: tuple(document[name]) for name in names if name in document}
+    return MotionResult(robot=document["robot"], timing_ms=document["timing_ms"], **fields)
 
 
 def forward_result(document: Mapping[str, Any]) -> ForwardResult:

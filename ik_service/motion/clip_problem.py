@@ -61,7 +61,7 @@ def read_clip(
     first = None
     if first_joint_q is not None:
         first = read_stand(robot, order, "first_joint_q", first_joint_q)
-    clip, level = _read_clips(clip_start, count), read_plane(plane)
+    clip, level = read_clips(clip_start, count), read_plane(plane)
     kept = read_held(held, [target.link for target in targets], count)
     weights = _read_weights(row_weights, targets, count)
     positions, orientations = list(batch.positions), list(batch.orientations_xyzw)
@@ -92,13 +92,14 @@ def _read_weights(row_weights: Any, targets: tuple[Target, ...], count: int) -> 
     return np.broadcast_to(weights, shape).copy()
 
 
-def _read_clips(clip_start: Any, count: int) -> Frames:
+def read_clips(clip_start: Any, count: int) -> Frames:
     """Return the clip of each frame, from the first frames of clips."""
     if clip_start is None:
         return np.zeros(count, np.intp)
     starts = np.asarray(as_numpy("clip_start", clip_start))
     fits = starts.ndim == 1 and starts.dtype.kind in "iu" and len(starts) > 0
-    if not fits or starts[0] != 0 or (np.diff(starts) <= 0).any() or starts[-1] >= count:
+    rises = fits and starts[0] == 0 and (starts[1:] > starts[:-1]).all()  # differences of unsigned numbers are not < 0
+    if not rises or starts[-1] >= count:
         raise InputError(f"clip_start must be whole numbers that rise from 0, each below the {count} frames.")
     return np.searchsorted(starts, np.arange(count), side="right") - 1
 

@@ -41,9 +41,8 @@ class PathResult:
             contact the first value found. None without a check.
         over_velocity: DOFs beyond their speed limit, bool [n, DOFs].
         over_acceleration: DOFs beyond their acceleration limit, bool [n, DOFs].
-        breaks: Waypoints that the robot cannot reach from the line before: another configuration of the arm, int
-            [reconfigurations]. A joint would go more than 4 times as far as its speed limit allows, and more than
-            0.2 rad or m.
+        is_break: True where the robot takes another configuration, which it cannot reach from the line before: a joint
+            would go more than 4 times as far as its speed limit allows, and more than 0.2 rad or m; bool [n].
         dt: Time between lines [s].
         coordinate_names: Names of the columns of `joint_q`.
         dof_names: Names of the columns of DOFs.
@@ -59,7 +58,7 @@ class PathResult:
     joint_change: Float64Array
     over_velocity: NDArray[np.bool_]
     over_acceleration: NDArray[np.bool_]
-    breaks: NDArray[np.intp]
+    is_break: NDArray[np.bool_]
     dt: float
     coordinate_names: tuple[str, ...]
     dof_names: tuple[str, ...]
@@ -73,9 +72,14 @@ class PathResult:
         return len(self.success)
 
     @property
+    def breaks(self) -> NDArray[np.intp]:
+        """Waypoints at which the robot takes another configuration, [reconfigurations]."""
+        return np.flatnonzero(self.is_break)
+
+    @property
     def reconfigurations(self) -> int:
         """Number of breaks."""
-        return len(self.breaks)
+        return int(self.is_break.sum())
 
     @property
     def largest_joint_change(self) -> float:
@@ -165,7 +169,7 @@ def path_result(
         joint_change=np.abs(change).max(axis=1, initial=0.0),
         over_velocity=order.dofs_of(np.abs(speed) > rates.velocity * CHANGE_ROUNDING),
         over_acceleration=order.dofs_of(np.abs(acceleration) > rates.acceleration * CHANGE_ROUNDING),
-        breaks=np.flatnonzero((np.abs(change) > np.maximum(FASTER * rates.largest_step, FAR_STEP)).any(axis=1)),
+        is_break=(np.abs(change) > np.maximum(FASTER * rates.largest_step, FAR_STEP)).any(axis=1),
         dt=rates.dt,
         coordinate_names=order.coordinate_names,
         dof_names=order.dof_names,

@@ -8,8 +8,9 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 
 from ik_service.solver.arrays.problem_arrays import Problems
@@ -72,6 +73,10 @@ def with_time_left(options: SolverOptions, began: float) -> SolverOptions:
     if options.deadline_s is None:
         return options
     return replace(options, deadline_s=max(TIME_LEFT_MIN_S, began + options.deadline_s - time.monotonic()))
+
+
+TIME_CHECK: ContextVar[Callable[[], None]] = ContextVar("time_check", default=lambda: None)
+"""Called before every solve: an error ends a call of thousands of solves."""
 
 
 @contextmanager

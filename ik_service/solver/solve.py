@@ -24,7 +24,7 @@ from ik_service.solver.compiled import island_launches
 from ik_service.solver.compiled.engine import CompiledEngine, LoopClosing
 from ik_service.solver.compiled.island_kernels import why_uncovered
 from ik_service.solver.construction import SolverSetup
-from ik_service.solver.deadline import stopped_after, with_time_left
+from ik_service.solver.deadline import TIME_CHECK, stopped_after, with_time_left
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.reading import check_lines
@@ -126,6 +126,7 @@ class SolverCore:
         Raises:
             InputError: From `check`.
         """
+        TIME_CHECK.get()()
         if self.objectives or self.targets.with_lines or self.targets.are_near:
             self.check(batch)
         if self.robot.constraint_names:

@@ -30,6 +30,7 @@ COMMANDS = {
     "spheres": (("spheres", "arm.urdf", "-o", "arm.json"), "Choosing pairs", "2/2"),
     "export": (("export", "panda", "-o", "panda_c", "--entry", "solve"), "Exporting panda", ""),
     "solve": (("solve", "panda", "targets.csv", "--device", "cpu"), "Solving", "0/1"),
+    "follow": (("follow", "panda", "targets.csv", "--dt", "1", "--device", "cpu"), "Solving", ""),
     "bulk": (("solve", "panda", "targets.npz", "-o", "found", "--format", "npz", "--device", "cpu"), "Solving", "0/1"),
 }
 

@@ -182,7 +182,17 @@ def test_what_takes_longer_than_anybody_waits_is_refused(service_url):
 def test_both_clients_have_the_same_methods():
     names = {name for name, method in vars(AsyncClient).items() if inspect.iscoroutinefunction(method)}
     public = {name for name in names if not name.startswith("_")} - {"aclose"}
-    assert public == {"solve", "solve_any", "forward", "robots", "robot", "put_robot", "delete_robot"}
+    assert public == {
+        "solve",
+        "solve_any",
+        "fit_clip",
+        "follow",
+        "forward",
+        "robots",
+        "robot",
+        "put_robot",
+        "delete_robot",
+    }
     for name in public:
         assert getattr(Client, name).__wrapped__ is getattr(AsyncClient, name)
         assert not inspect.iscoroutinefunction(getattr(Client, name))
@@ -228,3 +238,50 @@ def test_the_best_of_many_candidates_comes_by_both_encodings_and_both_clients(se
         assert result.value.tobytes() == own.value.tobytes()
         assert np.stack([*result.counts.values()], axis=1).tolist() == own.counts.tolist()
         assert result.timing_ms["solve"] > 0.0
+
+
+@pytest.mark.parametrize("name", ["fit_clip", "follow"])
+def test_a_motion_comes_by_both_encodings_and_both_clients(service_url, panda, name):
+    share = np.linspace(0.0, 1.0, 12)
+    joint_q = panda.mid_joint_q + share[:, None] * np.array([0.3, 0.2, 0.0, -0.4, 0.0, 0.3, 0.1])
+    reached = panda.forward_kinematics(joint_q, ["panda_hand"])
+    given = reached.positions[:, 0], reached.orientations_xyzw[:, 0]
+    more = {"velocity": {"panda_joint1": 0.6}, "acceleration": 30.0}
+    if name == "fit_clip":
+        more |= {"held": {"panda_hand": share < 0.3}, "plane": [0, 0, 1, 0.5], "smoothness": 0.5}
+        more |= {"clip_start": np.array([0, 8]), "first_joint_q": joint_q[0]}
+    else:
+        more |= {"start_joint_q": joint_q[0], "solutions": 2}
+
+    async def third():
+        async with AsyncClient(service_url) as client:
+            return await getattr(client, name)("panda", *given, dt=0.02, link="panda_hand", **more)
+
+    target = SolveTarget(link="panda_hand", positions=given[0], orientations_xyzw=given[1])
+    with Client(service_url) as binary, Client(service_url, encoding="json") as text:
+        results = [getattr(client, name)("panda", targets=[target], dt=0.02, **more) for client in (binary, text)]
+        results.append(asyncio.run(third()))
+        with pytest.raises(ServiceError) as caught:
+            getattr(binary, name)("panda", *given, dt=0.0, link="panda_hand")
+        assert refusal(caught) == (422, "out_of_range")
+        assert caught.value.errors[0]["pointer"] == "/dt"
+        with pytest.raises(ValueError, match="Give the link"):
+            getattr(text, name)("panda", *given, dt=0.02)
+    own = getattr(IKSolver(panda, ["panda_hand"], device="cpu"), name)(*given, 0.02, **more)
+    assert np.abs(own.joint_qd).max() > 0.0
+    for result in results:
+        assert (result.robot, result.links) == ("panda", ("panda_hand",))
+        assert (result.coordinate_names, result.dof_names) == (own.coordinate_names, own.dof_names)
+        assert result.status.tolist() == own.status_names
+        assert result.position_error_m.tobytes() == own.position_error.tobytes()
+        for column in ("joint_q", "joint_qd", "orientation_error", "over_velocity", "over_acceleration"):
+            found = getattr(result, "orientation_error_rad" if column == "orientation_error" else column)
+            assert found.tobytes() == np.ascontiguousarray(getattr(own, column)).tobytes()
+        if name == "fit_clip":
+            assert (result.held_links, result.success) == (("panda_hand",), None)
+            np.testing.assert_array_equal(result.held_drift_m, own.held_drift)
+            np.testing.assert_array_equal(result.cost, own.cost)
+        else:
+            assert (result.held_links, result.success.tolist()) == (None, own.success.tolist())
+            np.testing.assert_array_equal(result.joint_qdd, own.joint_qdd)
+            np.testing.assert_array_equal(result.joint_change, own.joint_change)

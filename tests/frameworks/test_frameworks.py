@@ -1,4 +1,4 @@
-"""What runs beside PyTorch and JAX: in environments of their own, which have this one's packages too."""
+"""What runs beside PyTorch, JAX, toppra and ruckig: in environments of their own, with the packages of this one too."""
 
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from tests.other_environments import python_with, run, run_checks
 pytestmark = pytest.mark.evidence  # PyTorch and JAX take gigabytes
 ROOT = Path(__file__).parents[2]
 TORCH, JAX = "torch==2.13.0", "jax==0.10.2"
+TRAJECTORIES = ("toppra==0.6.10", "ruckig==0.19.4")
 
 
 @pytest.fixture(scope="module")
@@ -16,20 +17,19 @@ def torch_python():
     return python_with("torch", TORCH)
 
 
-def documented(section):
-    """The block of code under a heading of the page on gradients."""
-    page = (ROOT / "docs" / "gradients.md").read_text()
-    return page.partition(f"\n## {section}\n")[2].partition("```py\n")[2].partition("```")[0]
+def documented(heading, page="gradients.md"):
+    """The block of code under a heading of a page, by default that on gradients."""
+    return (ROOT / "docs" / page).read_text().partition(f"{heading}\n")[2].partition("```py\n")[2].partition("```")[0]
 
 
 def test_solves_are_operations_of_torch_as_the_page_on_gradients_shows(torch_python):
-    assert "True" in run(torch_python, "-c", documented("PyTorch"))
+    assert "True" in run(torch_python, "-c", documented("\n## PyTorch"))
     assert "skipped" not in run_checks(torch_python, "frameworks/torch_checks.py", "frameworks/torch_device_checks.py")
 
 
 def test_solves_are_functions_of_jax_as_the_page_on_gradients_shows():
     python = python_with("jax", JAX)
-    assert "Array(" in run(python, "-c", documented("JAX"))
+    assert "Array(" in run(python, "-c", documented("\n## JAX"))
     assert "skipped" not in run_checks(python, "frameworks/jax_checks.py")
 
 
@@ -42,3 +42,13 @@ def test_a_base_finds_its_place(torch_python):
     report = run(torch_python, "examples/place_base.py")
     first, last = (float(line.split()[-2]) for line in report.splitlines())
     assert last < 0.8 * first, report
+
+
+def test_a_path_becomes_a_trajectory_by_toppra_and_ruckig():
+    code = documented("# From a path to a trajectory", "recipes/from-a-path-to-a-trajectory.md")
+    assert len(code.splitlines()) <= 60
+    report = run(python_with("trajectories", *TRAJECTORIES), "-c", code)
+    approach_s, path_s, speed, acceleration = map(float, report.split())
+    assert 0.0 < approach_s < path_s < 0.01 * 199  # faster than the guess of the path
+    assert max(speed, acceleration) > 0.9  # a limit is used
+    assert max(speed, acceleration) < 1.01

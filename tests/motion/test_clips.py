@@ -205,6 +205,7 @@ REFUSED = [
     ({"dt": 0.0}, "dt is 0.0. Allowed: above 0 s."),
     ({"clip_start": [0, 2, 2]}, "clip_start must be whole numbers that rise from 0"),
     ({"clip_start": [1]}, "clip_start must be whole numbers that rise from 0"),
+    ({"clip_start": np.array([0, 2, 1], np.uint32)}, "clip_start must be whole numbers that rise from 0"),
     ({"held": {"left_foot": [True]}}, "held['left_foot'] is bool of shape [1]. Allowed: booleans [4]"),
     ({"plane": (0.0, 0.0, 0.0, 1.0)}, "plane must be (nx, ny, nz, distance)"),
     ({"smoothness": -1.0}, "smoothness is -1.0. Allowed: a number, 0 or more."),

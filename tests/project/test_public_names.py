@@ -21,8 +21,8 @@ IKObjectivePosition IKObjectivePosture IKObjectiveRelativePose IKObjectiveRotati
 UnknownNameError check
 """
 CLIENT = """
-AsyncClient AsyncStream Client ClientError ForwardResult ServiceError SolveAnyResult SolveResult SolveTarget Stream
-StreamAnswer StreamConfigured StreamTarget UnreachableError
+AsyncClient AsyncStream Client ClientError ForwardResult MotionResult ServiceError SolveAnyResult SolveResult
+SolveTarget Stream StreamAnswer StreamConfigured StreamTarget UnreachableError
 """
 BULK = "BulkJob BulkReport FailedPartsError LocalWorker RayWorkers read_results solve_job"
 PACKAGES = [

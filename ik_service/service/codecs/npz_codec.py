@@ -32,7 +32,9 @@ QUERY_FIELDS_MOST = 64
 
 _END_BYTES = 22  # the record at the end of an archive that has no comment
 _DIRECTORY_BYTES_MOST = MEMBERS_MOST * (46 + 2 * NAME_LENGTH_MOST)
-_WHOLE: dict[object, np.dtype[Any]] = {"int32": np.dtype("<i4"), "int64": np.dtype("<i8")}  # of `group` alone
+_WHOLE: dict[object, np.dtype[Any]] = {"int32": np.dtype("<i4"), "int64": np.dtype("<i8")}
+_BOOL: dict[object, np.dtype[Any]] = {"bool": np.dtype(np.bool_)}
+_FURTHER = {"group": _WHOLE, "clip_start": _WHOLE, "held": _BOOL}  # by names of arrays
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 TEXTS = ("link", "include", "disable")  # fields of the query that stay texts, also where they look like numbers
 
@@ -132,7 +134,7 @@ def _read_array(name: str, data: bytes) -> FloatArray:
         shape, fortran_order, dtype = read_header[version](stream, HEADER_BYTES_MOST)
     except Exception as error:  # numpy evaluates the header as Python, which can fail in many ways
         raise MalformedNpzError(f"Member {name[:NAME_LENGTH_MOST]!r} is not an array as numpy writes it.") from error
-    allowed = {**DTYPES, **_WHOLE} if name == "group" else DTYPES
+    allowed = {**DTYPES, **_FURTHER.get(name, {})}
     if dtype not in allowed.values():
         raise faulty_field(
             f"/{name}",

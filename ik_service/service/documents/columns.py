@@ -85,6 +85,15 @@ def read_row_or_rows(value: object, width: int, pointer: str) -> FloatArray:
     return read_row(value, width, pointer) if is_row else read_rows(value, width, pointer)
 
 
+def read_list(value: object, kind: type, pointer: str, what: str) -> NDArray[Any]:
+    """Return an array as it is, or of a list whose entries are all of one type; FaultyFieldsError, naming `what`."""
+    if isinstance(value, list) and set(map(type, value)) == {kind}:
+        value = np.array(value)
+    if not isinstance(value, np.ndarray):
+        raise faulty_field(pointer, "wrong_type", f"Give a list of {what}.")
+    return value
+
+
 def check_unit_quaternions(quaternions_xyzw: FloatArray, pointer: str) -> None:
     """Raise FaultyFieldsError for a length further than `UNIT_TOLERANCE` from 1, shape [4] or [n, 4]."""
     squared = np.einsum("...k,...k->...", quaternions_xyzw, quaternions_xyzw, dtype=np.float64)

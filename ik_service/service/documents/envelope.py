@@ -1,5 +1,6 @@
 """Envelopes of documents: all fields except numeric columns, checked by the models of the schema and the robot."""
 
+from collections.abc import Mapping
 from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
@@ -46,6 +47,13 @@ def check_link(name: str, robot: RobotModel, pointer: str) -> None:
         robot.link_index(name)
     except UnknownNameError as error:
         raise faulty_field(pointer, "unknown_link", str(error)) from error
+
+
+def check_left_out(options: Envelope, usual: Mapping[str, object], reason: str) -> None:
+    """Raise FaultyFieldsError for an option that has not its usual value, and has no meaning in this request."""
+    for name, value in usual.items():
+        if getattr(options, name) != value:
+            raise faulty_field(f"/options/{name}", "invalid_value", f"Leave the option out: {reason}.")
 
 
 def _fault(body: type[Envelope], place: tuple[int | str, ...], kind: str, message: str) -> FaultBody:

@@ -71,7 +71,7 @@ def read_asked_limits(
     reading = LimitReading(robot, CallerOrder(robot, None), start, count)
     parts: tuple[tuple[str, Any, Callable[[Any], None]], ...] = (
         ("joint_limits", limits, reading.narrow),
-        ("max_change", None if body.max_change is None else _read_distances(body.max_change), reading.keep_near),
+        ("max_change", read_numbers(body.max_change, "/max_change"), reading.keep_near),
         ("frozen", None if moves is None else ~moves, reading.freeze),
     )
     for name, given, read in parts:
@@ -85,14 +85,14 @@ def read_asked_limits(
     return reading.found()
 
 
-def _read_distances(value: Any) -> float | dict[str, float]:
-    """Return one number for all joints, or numbers by names."""
+def read_numbers(value: Any, pointer: str) -> float | dict[str, float] | None:
+    """Return one number for all joints, numbers by names, or None; FaultyFieldsError for others and numbers below 0."""
     if isinstance(value, dict):
-        return {name: _read_distance(one, f"/max_change/{pointer_token(name)}") for name, one in value.items()}
-    return _read_distance(value, "/max_change")
+        return {name: _read_number(one, f"{pointer}/{pointer_token(name)}") for name, one in value.items()}
+    return None if value is None else _read_number(value, pointer)
 
 
-def _read_distance(value: Any, pointer: str) -> float:
+def _read_number(value: Any, pointer: str) -> float:
     if type(value) not in (int, float):
         raise faulty_field(pointer, "wrong_type", "Give a number.")
     if not 0.0 <= value <= MAX_VALUE:  # false for NaN

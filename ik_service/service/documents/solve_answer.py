@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ik_service.motion_columns import CLIP_COLUMNS, PATH_COLUMNS
 from ik_service.result_column import Column
 from ik_service.result_schema import (
     ALWAYS_COLUMNS,
@@ -29,7 +30,7 @@ from ik_service.service.codecs.codec import Codec, LazyRows
 from ik_service.service.documents.solve_request import DecodedSolve
 from ik_service.service.queue.objective_data import ROW_WEIGHTS
 from ik_service.service.queue.solve_request import SolveRequest, TimedResult
-from ik_service.solver.candidates import FATES, Choice
+from ik_service.solver.candidates import FATES
 from ik_service.solver.given.worlds import is_checked
 from ik_service.solver.lm.status import STATUS_WORDS, IKStatus
 from ik_service.solver.result import IKResult
@@ -64,6 +65,8 @@ ARRAY_COPIES, ARRAY_NUMBER = 2, 4
 MOST_ARRAYS = 40
 """Arrays of an answer to a solve beside those of its targets: columns, names, statuses, times."""
 ROWS_OF_TARGET = 6
+ARRAYS_OF_MOTION, WAYPOINT_BYTES, TRACKED_MOST = 8, 32 * 1024, 1 << 14
+"""Results that a motion keeps at once; memory of tracks at a waypoint; waypoints after which tracks are fewer."""
 _PLAIN = re.compile(r"[ !#-\[\]-~]*")  # printable ASCII but quotes and backslashes
 
 
@@ -89,17 +92,21 @@ def answer_document(
         "joint_names": robot.joint_names,
         "coordinate_names": robot.coordinate_names,
     }
-    for column in ALWAYS_COLUMNS if request.choice is None else CHOICE_COLUMNS:
+    for column in _columns_of(request):
+        if (values := getattr(result, column.name)) is None:  # without second poses, or a check for collision
+            continue
         if column.is_plain:  # the usual case, kept fast for every request
-            document[column.edge_name] = getattr(result, column.name)
+            document[column.edge_name] = values
             continue
         document[column.edge_name] = _entries(column, result, is_binary=is_binary)
         if column.dtype == "status" and is_binary:
             document["status_names"] = STATUS_WORDS
     if request.choice is not None:
         counts = dict(zip(FATES, result.counts.T.copy(), strict=True))
-        document |= {"counts": counts, "timing_ms": _timing_ms(answer, arrived_at)}
-        return {name: entry for name, entry in document.items() if entry is not None}  # without second poses
+        return document | {"counts": counts, "timing_ms": _timing_ms(answer, arrived_at)}
+    if request.motion is not None:
+        document |= {name: np.ascontiguousarray(own) for name, own in document.items() if isinstance(own, np.ndarray)}
+        return document | _motion_names(robot, request) | {"timing_ms": _timing_ms(answer, arrived_at)}
     if len(request.targets) > 1:
         document["targets"] = _per_target(request, result)
     for column in INCLUDED_COLUMNS:
@@ -129,6 +136,22 @@ def _timing_ms(answer: TimedResult, arrived_at: float | None) -> dict[str, float
     waited_ms = answer.queue_ms + answer.solve_ms
     total_ms = waited_ms if arrived_at is None else 1e3 * (time.monotonic() - arrived_at)
     return {"queue": round(answer.queue_ms, 3), "solve": round(answer.solve_ms, 3), "total": round(total_ms, 3)}
+
+
+def _columns_of(request: SolveRequest) -> Sequence[Column]:
+    """Return the columns that the answer has without `include`."""
+    if request.motion is not None:
+        return CLIP_COLUMNS if request.motion.call == "fit_clip" else PATH_COLUMNS
+    return ALWAYS_COLUMNS if request.choice is None else CHOICE_COLUMNS
+
+
+def _motion_names(robot: RobotModel, request: SolveRequest) -> dict[str, Sequence[str]]:
+    """Return the names along the axes of the columns of a motion."""
+    names = {"coordinate_names": robot.coordinate_names, "dof_names": robot.dof_names}
+    names["links"] = tuple(target.link for target in request.targets)
+    if request.motion is not None and request.motion.call == "fit_clip":
+        names["held_links"] = tuple(request.motion.arguments.get("held") or ())
+    return {"joint_names": robot.joint_names, **names}
 
 
 def _entries(column: Column, result: IKResult, *, is_binary: bool) -> Any:
@@ -173,8 +196,14 @@ def solve_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> tuple
     """Return the largest size of the answer to a solve, and of its result in memory [bytes]."""
     request = decoded.request
     if request.choice is not None:
-        size = _choice_bytes(robot, request, request.choice, codec)
+        own = {"joints": robot.joint_names, "coordinates": robot.coordinate_names}
+        size = _columns_bytes(request, own, request.choice.groups.number, codec)
+        size += request.choice.groups.number * len(FATES) * TEXT["int32"]
         return size, array_bytes(robot, request) + size
+    if request.motion is not None:
+        size = _columns_bytes(request, _motion_names(robot, request), request.problem_count, codec)
+        tracked = min(request.problem_count, TRACKED_MOST) if request.motion.call == "follow" else 0
+        return size, ARRAYS_OF_MOTION * array_bytes(robot, request) + WAYPOINT_BYTES * tracked
     numbers = request.batch.problem_count * len(robot.coordinate_names) * (1 + len(request.targets))
     is_few = numbers <= FEW_NUMBERS and not decoded.include and request.options.solution_count == 1
     if is_few and request.object_enabled is None and request.batch.limits is None:
@@ -182,11 +211,11 @@ def solve_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> tuple
     return _answer_bytes(robot, decoded, codec), array_bytes(robot, request)
 
 
-def _choice_bytes(robot: RobotModel, request: SolveRequest, choice: Choice, codec: Codec) -> int:
-    extents, group = _extents(robot, request, 1, 1), len(FATES) * TEXT["int32"]
-    group += sum(_column_bytes(one, extents, is_binary=codec.is_binary) for one in CHOICE_COLUMNS)
-    names = _listed_bytes((robot.joint_names, robot.coordinate_names), codec)
-    return DOCUMENT_TEXT + MOST_ARRAYS * ARRAY_HEAD + names + choice.groups.number * group
+def _columns_bytes(request: SolveRequest, names: Mapping[str, Sequence[str]], rows: int, codec: Codec) -> int:
+    """Return the largest size of an answer of columns, with names of the entries along their axes [bytes]."""
+    extents = {axis: len(own) for axis, own in names.items()}
+    row = sum(_column_bytes(one, extents, is_binary=codec.is_binary) for one in _columns_of(request))
+    return DOCUMENT_TEXT + MOST_ARRAYS * ARRAY_HEAD + _listed_bytes([*names.values()], codec) + rows * row
 
 
 def _answer_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> int:

@@ -4,12 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from ik_service.robots import RobotModel, World
 from ik_service.service.codecs.npz_codec import ArchiveFields
-from ik_service.service.documents.columns import read_row
-from ik_service.service.documents.envelope import read_envelope
+from ik_service.service.documents.columns import read_list, read_row
+from ik_service.service.documents.envelope import check_left_out, read_envelope
 from ik_service.service.documents.objective import row_counts
 from ik_service.service.documents.solve_request import DecodedSolve, read_poses, read_solve, solve_document
 from ik_service.service.errors.exceptions import faulty_field
@@ -26,13 +24,9 @@ _QUERY = ("criterion", "good_enough", "group_count")  # fields in the query of a
 def read_solve_any(document: Any, robot: RobotModel, kept: Mapping[str, World]) -> DecodedSolve:
     """Return the request in a document, with its choice; errors as in `read_solve`."""
     if isinstance(document, ArchiveFields):
-        own = {name: value for name, value in document.query if name in _QUERY}
-        query = [(name, value) for name, value in document.query if name not in own]
-        document = solve_document(replace(document, query=query)) | own
+        document = solve_document(document, _QUERY)
     body = read_envelope(SolveAnyRequestBody, document)
-    for name, usual in _USUAL.items():
-        if getattr(body.options, name) != usual:
-            raise faulty_field(f"/options/{name}", "invalid_value", "Leave the option out: the criterion chooses.")
+    check_left_out(body.options, _USUAL, "the criterion chooses")
     if body.include:
         raise faulty_field("/include", "unknown_option", "Leave the field out: there are no further columns.")
     decoded = read_solve(body, robot, kept)
@@ -43,12 +37,10 @@ def read_solve_any(document: Any, robot: RobotModel, kept: Mapping[str, World]) 
 
 
 def _read_choice(body: SolveAnyRequestBody, robot: RobotModel, request: SolveRequest) -> Choice:
-    count, group, second = request.problem_count, body.group, [] if body.via is None else body.via.targets
+    count, group, second = request.problem_count, None, [] if body.via is None else body.via.targets
     cost = None if body.cost is None else read_row(body.cost, count, "/cost")
-    if isinstance(group, list) and set(map(type, group)) == {int}:
-        group = np.array(group)
-    if not isinstance(group, np.ndarray | None):
-        raise faulty_field("/group", "wrong_type", "Give a list of whole numbers, the group of each candidate.")
+    if body.group is not None:
+        group = read_list(body.group, int, "/group", "whole numbers, the group of each candidate")
     poses = [read_poses(target, f"/via/targets/{k}") for k, target in enumerate(second)]
     via, pointer = None, "/group"
     try:

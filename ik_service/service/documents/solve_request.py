@@ -204,8 +204,8 @@ def solver_options(options: SolveOptions) -> SolverOptions:
         raise faulty_field("/options", "invalid_value", str(error)) from error
 
 
-def solve_document(fields: ArchiveFields) -> dict[str, Any]:
-    """Return the JSON document equivalent to an archive and its query.
+def solve_document(fields: ArchiveFields, further: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the JSON document equivalent to an archive and its query, with `further` fields of the query.
 
     The arrays are `positions` [m] and `orientations_xyzw`, of shape [n, 3 or 4] for one link and [n, links, 3 or 4] for
     several, and `initial_joint_q`, of shape [n, joint_coord_count]; `link`, `include` and `disable` may repeat; options
@@ -213,8 +213,10 @@ def solve_document(fields: ArchiveFields) -> dict[str, Any]:
     """
     links = [value for name, value in fields.query if name == "link"]
     document: dict[str, Any] = {"targets": [{"link": link} for link in links], "options": {}}
-    document["include"] = [value for name, value in fields.query if name == "include"]
-    document["constraints"] = {"disable": [value for name, value in fields.query if name == "disable"]}
+    if include := [value for name, value in fields.query if name == "include"]:
+        document["include"] = include
+    if disabled := [value for name, value in fields.query if name == "disable"]:
+        document["constraints"] = {"disable": disabled}
     for name, array in fields.arrays.items():
         if name in _BY_LINK:
             columns = _by_link(name, array, len(links))
@@ -223,6 +225,9 @@ def solve_document(fields: ArchiveFields) -> dict[str, Any]:
         else:
             document[name] = array
     for name, value in fields.query:
+        if name in further:
+            document[name] = value
+            continue
         if name in document["options"]:
             raise faulty_field(f"/options/{name}", "invalid_value", "The option is given twice.")
         if name not in TEXTS:

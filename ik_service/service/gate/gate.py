@@ -29,7 +29,7 @@ from ik_service.service.errors.problem_documents import current_request_id, send
 from ik_service.service.gate.access import Access
 from ik_service.service.gate.admission import Admission, Arrival
 from ik_service.service.gate.logs import AccessLog
-from ik_service.service.gate.metrics import ServiceMetrics
+from ik_service.service.gate.metrics import SOLVE_CALLS, ServiceMetrics
 from ik_service.service.queue.errors import ClosedError, ExpiredError, QueueFullError, ShareExhaustedError
 from ik_service.service.queue.fair_cap import FairCap, Owner
 from ik_service.settings import ServiceSettings
@@ -152,7 +152,7 @@ class Gate:
         """Refuse a request by its headers, by one of `_REFUSALS`."""
         is_http, path, headers = scope["type"] == "http", scope["path"], scope["headers"]
         is_post = is_http and scope["method"] == "POST"
-        if is_post and path.endswith(("/solve", "/solve_any")):
+        if is_post and path.endswith(SOLVE_CALLS):
             try:
                 context.arrival = self.admission.admit(scope.get("raw_path") or path.encode(), headers)
             except (QueueFullError, ExpiredError):

@@ -29,7 +29,7 @@ from ik_service.service.queue.solve_request import Answers, BatchShare, PoolObse
 from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.result import IKResult
 
-SOLVE_ROUTE = "/v1/robots/{robot}/solve"
+SOLVE_CALLS = ("/solve", "/solve_any", "/clip", "/follow")  # ends of addresses that the gate admits by their headers
 REMOVED = "(removed)"
 """Label of robots that are no longer served."""
 OTHER = "(other)"
@@ -172,7 +172,7 @@ class ServiceMetrics(PoolObserver):
         """Count an answered request."""
         self.open_requests -= 1
         method = scope.get("method", "WEBSOCKET")
-        unread = f"{SOLVE_ROUTE}_any" if scope.get("path", "").endswith("_any") else SOLVE_ROUTE
+        unread = f"/v1/robots/{{robot}}/{scope.get('path', '/solve').rpartition('/')[2]}"
         route = unread if is_unread else getattr(scope.get("route"), "path", "(none)")
         self._labelled(self._requests, method if method in _METHODS else "(other)", route, status).inc()
         self._labelled(self._request_time, route).observe(seconds)

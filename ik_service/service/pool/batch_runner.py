@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from ik_service.errors import KernelCacheError
 from ik_service.service.pool.builder_process import is_build_failure
@@ -14,6 +15,7 @@ from ik_service.service.queue.batch_size import BatchSizer
 from ik_service.service.queue.errors import CompileFailedError, ExpiredError, SolverLostError
 from ik_service.service.queue.fair_queue import FairQueue
 from ik_service.service.queue.solve_request import BatchShare, PoolObserver, QueuedRequest, notify
+from ik_service.solver.deadline import TIME_CHECK
 from ik_service.solver.result import IKResult
 from objectives.errors import InputError
 
@@ -80,6 +82,7 @@ class BatchRunner:
             for share in shares:
                 asked = share.queued.request
                 requests.append(asked if share.count == share.queued.problem_count else asked.part(share.rows))
+            TIME_CHECK.set(partial(shares[0].queued.require_time, started_at))
             result = self.solver_cache.solve_together(robot, requests, shares[0].queued.owner)
         except Exception as error:  # objectives, Warp, compilers: any error; callers get the error, the thread goes on
             if len(shares) > 1 and isinstance(error, InputError):

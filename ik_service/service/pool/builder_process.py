@@ -157,6 +157,9 @@ def need_kernels(robot: RobotModel, sample: SolveRequest, device: str) -> None:
     without start and limits.
     """
     cache = SolverCache(device)
+    if sample.motion is not None:
+        cache.solve_together(robot, [sample])
+        return
     cache.solve(robot, sample)
     if robot.loops:
         free = replace(sample.options, approximate=None, sampler="roberts")

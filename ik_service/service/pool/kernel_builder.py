@@ -67,7 +67,7 @@ class Build:
     @property
     def left(self) -> int:
         """Number of steps left: one per pattern and, for several patterns, one with all patterns together."""
-        patterns = self.sample.problem_count
+        patterns = 1 if self.sample.motion is not None else self.sample.problem_count
         return (patterns + 1 if patterns > 1 else 1) - self.made
 
     def step(self) -> SolveRequest:

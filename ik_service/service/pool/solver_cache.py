@@ -6,7 +6,7 @@ solved in parts to bound their memory; the parts do not change the answers.
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -77,31 +77,37 @@ class SolverCache:
             rows = slice(begin, min(begin + PART_SIZE, request.problem_count))
             count = rows.stop - rows.start
             result = self.solve_together(robot, [request.part(rows)])
-            assert isinstance(result, IKResult)  # the request has no choice
+            assert isinstance(result, IKResult)  # the request has neither choice nor motion
             parts.append((result, slice(0, count)))
             if progress is not None:
                 progress(count)
         return parts[0][0] if len(parts) == 1 else join_results(parts)
 
     def solve_together(self, robot: RobotModel, requests: Sequence[SolveRequest], owner: str | None = None) -> Answers:
-        """Solve requests with equal `batch_key` in one batch, in the order of the requests, or choose among candidates.
+        """Solve requests with equal `batch_key` in one batch, in the order of the requests; or one choice or motion.
 
         InputError if the solver refuses a value; EngineError if no engine supports this problem.
         """
         first = requests[0]
         cached = self._cached(robot, first, owner)
         if cached.solver.engine == "staged":
-            self._require_bounded(robot, first.options, 1 if first.choice is None else first.problem_count)
+            self._require_bounded(robot, first.options, first.problem_count if first.is_alone else 1)
         counts = [request.batch.problem_count for request in requests]
         for k, target in enumerate(first.targets):
             if given := [name for name in DATA if getattr(target, name) is not None]:
                 several = [request.targets[k] for request in requests]
                 joined = {name: joined_lines([getattr(one, name) for one in several], counts) for name in given}
-                cached.solver.set_target_data(k, **joined)
+                own = {name: getattr(target, name) for name in given}  # one line for all frames stays one
+                cached.solver.set_target_data(k, **(joined if first.motion is None else own))
         for k, objective in enumerate(cached.objectives):
             for name in first.objectives[k].data:
                 columns = [request.objectives[k].data[name] for request in requests]
-                objective.set_data(name, columns[0] if first.choice is not None else joined_lines(columns, counts))
+                objective.set_data(name, columns[0] if first.is_alone else joined_lines(columns, counts))
+        if first.motion is not None:
+            held = {"attached": first.attached} if first.attached else {}
+            poses = [*first.batch.positions], [*first.batch.orientations_xyzw]
+            call: Callable[..., Answers] = getattr(cached.solver, first.motion.call)
+            return call(*poses, **first.motion.arguments, **held, world=first.world, options=first.options)
         if len(requests) == 1:
             around = None, first.object_enabled, first.attached, counts[0]
             batch, worlds = first.batch, read_worlds(robot, first.options, first.world, *around)

@@ -148,7 +148,7 @@ class SolverPool:
                 self._batch_sizer.start_small(key)
             if request.options.deadline_s is not None:
                 self._batch_sizer.set_timed(key)
-            queued.is_small = request.choice is not None or queued.problem_count <= self._batch_sizer.budget(key)
+            queued.is_small = request.is_alone or queued.problem_count <= self._batch_sizer.budget(key)
             try:
                 self.require_room(Expected(key, queued.problem_count, owner), timeout_s=timeout_s, is_read=True)
                 is_ready = key not in self._queue.groups and self._gate.is_ready(queued, compile_here)

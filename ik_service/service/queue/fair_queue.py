@@ -234,7 +234,7 @@ def next_batch(queues: Sequence[OwnerQueue], budget: int) -> list[tuple[QueuedRe
     Small requests are taken whole and in order. So, under overload, some requests are answered in time; with equal
     shares, all answers would be late. Large requests share a batch: each gets an equal share first, and the rest of the
     budget is given out in order. The queues of one group are in order of their turns; the first one decides between
-    small and large requests, which take turns if both wait. A choice among candidates is a batch, of any size.
+    small and large requests, which take turns if both wait. A choice or a motion is a batch, of any size.
     """
     first, shares = queues[0], []
     is_small = bool(first.requests[True]) and not (first.requests[False] and first.large_next)
@@ -244,8 +244,8 @@ def next_batch(queues: Sequence[OwnerQueue], budget: int) -> list[tuple[QueuedRe
         share = 0 if is_small else budget // max(1, len(waiting))
         budget -= sum(min(queued.remaining, share) for queued in waiting) if share else 0
         for queued in waiting:
-            if queued.request.choice is not None:
-                return [(queued, queued.remaining)]  # of this group all are choices
+            if queued.request.is_alone:
+                return [(queued, queued.remaining)]  # of this group all are choices, or motions
             if not budget and not share:
                 break  # the queue may be long
             least = min(queued.remaining, share)

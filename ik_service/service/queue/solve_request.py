@@ -6,6 +6,7 @@ checks the same again before any launch.
 
 import logging
 import math
+import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.collision.world import AttachedObject, World
+from ik_service.motion.clip_result import ClipResult
+from ik_service.motion.result import PathResult
 from ik_service.robots import RobotModel
 from ik_service.service.queue.errors import CompilingError, ExpiredError, RefusalReason
 from ik_service.service.queue.fair_cap import Owner
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
 Float64Array = NDArray[np.float64]
 Engine = Literal["auto", "compiled", "staged"]
-Answers: TypeAlias = IKResult | CandidateResult  # of the problems of a batch, or the choice among them
+Answers: TypeAlias = IKResult | CandidateResult | ClipResult | PathResult  # of a batch: problems, a choice, a motion
 _GIVEN_ROWS = {given: np.repeat(given, 3)[None] for given in product((False, True), repeat=2)}
 """Given rows of a target, bool [1, 6], by whether positions and orientations are given."""
 _ALL_ENABLED = np.ones((1, 0), bool)
@@ -45,12 +48,21 @@ USUAL_EFFORT = 100_000
 """DOFs times seeds times iterations of a problem that is fast in the compiled engine."""
 RETRY_MOST_S = 60
 """Longest time after which a caller is asked to try again [s]."""
+MOTION_MOST_S, SAMPLE_FRAMES = 10.0, 64
+"""Longest time of the solver for one motion [s], while others wait; and frames that are moved to compile kernels."""
 
 Progress = Callable[[int], None]
 """Called with the number of problems that have just been solved."""
 Arguments = ParamSpec("Arguments")
 
 _logger = logging.getLogger(__name__)
+
+
+class MotionCall(NamedTuple):
+    """A motion through all problems of a request, which are its frames or waypoints."""
+
+    call: Literal["fit_clip", "follow"]  # method of `IKSolver`
+    arguments: Mapping[str, Any]  # arguments of the method, without targets, surroundings and options
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +80,12 @@ class SolveRequest:
     engine: Engine = "auto"  # engine of the solve, as for `IKSolver`
     islands: bool = True  # whether trees without common rows are solved independently
     choice: Choice | None = None  # choice among the problems, which are candidates then; None solves each
+    motion: MotionCall | None = None  # motion through the problems; None solves each
+
+    @property
+    def is_alone(self) -> bool:
+        """Return whether all problems are solved by one call, without other requests."""
+        return self.choice is not None or self.motion is not None
 
     @property
     def problem_count(self) -> int:
@@ -108,7 +126,7 @@ class SolveRequest:
         """Batch key: requests with the same key can share a batch; None if this request must be solved alone.
 
         Requests with the same key use one solver, have the same active rows in all problems and have equal options.
-        Choices among candidates share a key for the time of their problems, but no batch.
+        Choices among candidates share a key for the time of their problems, but no batch; likewise motions.
         """
         if math.prod(map(len, self._rows_on)) > 1:
             return None
@@ -118,13 +136,15 @@ class SolveRequest:
         given = tuple(one is not None for one in arrays)
         held = tuple((name, one.content) for name, one in self.attached.items())
         chosen = None if self.choice is None else (self.choice.criterion, self.choice.via is None)
-        return (self.structure, on, given, self.options, held, chosen)
+        return (self.structure, on, given, self.options, held, chosen, self.motion and self.motion.call)
 
     @property
     def code_key(self) -> Hashable:
         """Kernel key: requests with the same key need the same kernels on one robot."""
         if self.choice is not None:
             return tuple(one.code_key for one in self.solves)
+        if self.motion is not None:
+            return (self.motion.call, replace(self, motion=None).code_key)
         further = tuple((objective.structure, objective.rows_on.tobytes()) for objective in self.objectives)
         options, extras = self.options, "none"
         if options.precision == "float64":
@@ -168,7 +188,8 @@ class SolveRequest:
     def sample(self) -> "Self":
         """Return the smallest request with all kernels of this request: one attempt of one iteration, few problems.
 
-        The sample has one problem per pattern of active rows, because each pattern may have its own islands.
+        The sample has one problem per pattern of active rows, because each pattern may have its own islands. Of a
+        motion it has the first frames, too.
         """
         weights: list[Any] = [target.weights() for target in self.targets]
         weights += [objective.data[ROW_WEIGHTS] for objective in self.objectives]
@@ -178,6 +199,9 @@ class SolveRequest:
         on = np.hstack([np.zeros((count, 1), bool), *(array.astype(np.float32) > 0.0 for array in lines)])
         if not (on == on[0]).all():
             first = np.sort(np.unique(on, axis=0, return_index=True)[1])  # problem of each pattern
+        if self.motion is not None:
+            frames = self._taken(np.union1d(first, np.arange(min(count, SAMPLE_FRAMES))))
+            return replace(frames, motion=MotionCall(self.motion.call, {"dt": self.motion.arguments["dt"]}))
         options = replace(self.options, seeds=1, max_iterations=1, solutions=min(2, self.options.solution_count))
         return replace(self._taken(first), options=options)
 
@@ -200,7 +224,7 @@ class SolveRequest:
 class TimedResult(NamedTuple):
     """Result of a request, with times."""
 
-    result: Any  # IKResult in the order of the problems, or the CandidateResult of a choice
+    result: Any  # IKResult in the order of the problems, or the result of a choice or motion
     queue_ms: float  # waiting time before the request's first batch [ms]
     solve_ms: float  # time from the start of the request's first batch to the end of its last batch [ms]
 
@@ -281,12 +305,19 @@ class QueuedRequest:
         self._parts.append((result, rows))
         if self.remaining == 0:
             queue_ms, solve_ms = 1e3 * (self._started_at - self.queued_at), 1e3 * (ended_at - self._started_at)
-            is_alone = self.request.choice is not None or rows == slice(0, len(result.success))
+            is_alone = self.request.is_alone or rows == slice(0, len(result.status))
             is_whole = len(self._parts) == 1 and is_alone  # the batch is this request
             answer = TimedResult(result if is_whole else join_results(self._parts), queue_ms, solve_ms)
             if not self.future.done() and self.future.set_running_or_notify_cancel():
                 self.future.set_result(answer)
             self._parts = []
+
+    def require_time(self, started_at: float) -> None:
+        """Raise ExpiredError for a motion that nobody waits for any more, or that takes the solver for too long."""
+        now = time.monotonic()
+        if self.request.motion is not None and (self.is_stale(now) or now > started_at + MOTION_MOST_S):
+            limit = f"The deadline passed, or the {MOTION_MOST_S:g} s that the solver has for one motion."
+            raise ExpiredError(f"{limit} Send fewer frames at once.")
 
     def fail(self, error: BaseException) -> None:
         """Set an error and put no further problems into batches."""

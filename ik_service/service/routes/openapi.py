@@ -14,6 +14,7 @@ from ik_service.service.schema.close import CloseRequestBody
 from ik_service.service.schema.collision import CheckRequestBody, WorldBody
 from ik_service.service.schema.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
 from ik_service.service.schema.forward import ForwardRequestBody
+from ik_service.service.schema.motion import ClipRequestBody, FollowRequestBody
 from ik_service.service.schema.solve import SolveRequestBody
 from ik_service.service.schema.solve_any import SolveAnyRequestBody
 
@@ -22,6 +23,8 @@ REF_TEMPLATE = "#/components/schemas/{model}"
 _BODIES: Sequence[type[BaseModel]] = (
     SolveRequestBody,
     SolveAnyRequestBody,
+    ClipRequestBody,
+    FollowRequestBody,
     ForwardRequestBody,
     CloseRequestBody,
     CheckRequestBody,
@@ -47,7 +50,8 @@ _ARCHIVE_NOTE = (
     "Arrays as `numpy.savez` writes them, float32 or float64: `positions` [n, 3] or [n, links, 3], `orientations_xyzw` "
     "alike, `initial_joint_q`. The query of the address holds `link`, once or more, `include` and options by their "
     "names: `?link=panda_hand&seeds=16`. Answers hold their columns by name, as in MessagePack; what stands deeper has "
-    "its path as name, such as `timing_ms.solve`. A choice also has the arrays `group`, of int32 or int64, and `cost`."
+    "its path as name, such as `timing_ms.solve`. A choice also has the arrays `group`, of int32 or int64, and `cost`; "
+    "a clip `held` [n, links], of bool, `clip_start`, like `group`, `plane`, `first_joint_q`; a path `start_joint_q`."
 )
 _MATCH_NOTE = "Solve only if the ETag of the robot is one of these; else 412."
 _WAIT_NOTE = (

@@ -1,4 +1,4 @@
-"""`POST /v1/robots/{robot}/solve` and `solve_any`: targets in, joint configurations out, one for each or each group."""
+"""`POST /v1/robots/{robot}/solve`, `solve_any`: targets in, configurations out; `clip`, `follow`: motions out."""
 
 import time
 from collections.abc import Callable
@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ik_service.service.codecs.media_types import codecs_of
+from ik_service.service.documents.motion import read_clip, read_follow
 from ik_service.service.documents.solve_answer import BLOCKING_ANSWER_BYTES, answer_document, solve_bytes
 from ik_service.service.documents.solve_any import read_solve_any
 from ik_service.service.documents.solve_request import DecodedSolve, read_solve
@@ -22,7 +23,8 @@ from ik_service.service.gate.gate import CONTEXT, RequestContext
 from ik_service.service.queue.errors import ExpiredError
 from ik_service.service.routes.openapi import binary_content, solve_parameters, solve_request_body
 from ik_service.service.routes.state import RobotName, State, service_state
-from ik_service.service.schema.examples import SOLVE_ANY_REQUESTS
+from ik_service.service.schema.examples import CLIP_REQUESTS, FOLLOW_REQUESTS, SOLVE_ANY_REQUESTS
+from ik_service.service.schema.motion import ClipAnswerBody, ClipRequestBody, FollowRequestBody, PathAnswerBody
 from ik_service.service.schema.solve import SolveAnswerBody
 from ik_service.service.schema.solve_any import SolveAnyAnswerBody, SolveAnyRequestBody
 
@@ -87,6 +89,30 @@ async def solve(robot: RobotName, request: Request, state: State) -> Response:
 async def solve_any(robot: RobotName, request: Request, state: State) -> Response:
     """Find the best candidate of each group, such as one grasp among thousands, by a search: a better one may exist."""
     return await _answered(robot, request, state, read_solve_any)
+
+
+@router.post(
+    "/robots/{robot}/clip",
+    summary="Fit a recorded motion",
+    response_model=None,
+    responses=_responses(ClipAnswerBody, "A row per frame; see `status`."),
+    openapi_extra=solve_request_body(ClipRequestBody, CLIP_REQUESTS) | solve_parameters(),
+)
+async def clip(robot: RobotName, request: Request, state: State) -> Response:
+    """Fit a clip: the least error of targets over all frames, within limits of speed and acceleration."""
+    return await _answered(robot, request, state, read_clip)
+
+
+@router.post(
+    "/robots/{robot}/follow",
+    summary="Follow a path of poses",
+    response_model=None,
+    responses=_responses(PathAnswerBody, "A row per waypoint, met or not; see `status`."),
+    openapi_extra=solve_request_body(FollowRequestBody, FOLLOW_REQUESTS) | solve_parameters(),
+)
+async def follow(robot: RobotName, request: Request, state: State) -> Response:
+    """Follow a path: solutions of all waypoints, each close to the one before."""
+    return await _answered(robot, request, state, read_follow)
 
 
 async def _answered(robot: str, request: Request, state: State, read: Callable[..., DecodedSolve]) -> Response:

@@ -82,7 +82,11 @@ SOLVE_REQUESTS: dict[str, dict[str, Any]] = {
 _CHOICE = {"group": [0, 0, 1], "cost": [0.5, 0, 0], "criterion": "manipulability"}
 SOLVE_ANY_REQUESTS: dict[str, dict[str, Any]] = {"two_groups": {**SOLVE_REQUESTS["several_problems"], **_CHOICE}}
 
-EXAMPLE_ROBOTS = dict.fromkeys((*SOLVE_REQUESTS, *SOLVE_ANY_REQUESTS), "panda") | {
+_PATH: dict[str, Any] = {"targets": SOLVE_REQUESTS["several_problems"]["targets"], "dt": 1.0}
+FOLLOW_REQUESTS: dict[str, dict[str, Any]] = {"three_waypoints": {**_PATH, "velocity": 2.0}}
+CLIP_REQUESTS: dict[str, dict[str, Any]] = {"three_frames": {**_PATH, "held": {"panda_hand": [False, True, True]}}}
+
+EXAMPLE_ROBOTS = dict.fromkeys((*SOLVE_REQUESTS, *SOLVE_ANY_REQUESTS, *CLIP_REQUESTS, *FOLLOW_REQUESTS), "panda") | {
     "two_arms": "dual_panda",
     "balance": "humanoid",
 }

@@ -11,7 +11,7 @@ from ik_service.service.routes.state import State
 
 def test_the_solve_routes_are_direct_ones():
     routes = [route for route in solve_routes.router.routes if isinstance(route, APIRoute)]
-    assert len(routes) == 2
+    assert len(routes) == 4
     assert all(isinstance(route, DirectRoute) for route in routes)
 
 
