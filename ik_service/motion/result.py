@@ -169,7 +169,7 @@ def path_result(
         joint_change=np.abs(change).max(axis=1, initial=0.0),
         over_velocity=order.dofs_of(np.abs(speed) > rates.velocity * CHANGE_ROUNDING),
         over_acceleration=order.dofs_of(np.abs(acceleration) > rates.acceleration * CHANGE_ROUNDING),
-        is_break=(np.abs(change) > np.maximum(FASTER * rates.largest_step, FAR_STEP)).any(axis=1),
+        is_break=np.asarray((np.abs(change) > np.maximum(FASTER * rates.largest_step, FAR_STEP)).any(axis=1)),
         dt=rates.dt,
         coordinate_names=order.coordinate_names,
         dof_names=order.dof_names,

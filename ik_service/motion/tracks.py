@@ -22,6 +22,7 @@ from ik_service.solver.given.asked_limits import AskedLimits
 Places = NDArray[np.intp]
 FIRST_STRIDE, STRIDE = 4, 64  # waypoints: at first, at most
 WAY = 0.15  # of a joint in a stride [rad or m]
+ROWS_MAX = 4096  # waypoints in one solve
 OPEN_STEP = 0.5  # largest step from waypoint to waypoint of a joint without a speed limit [rad or m]
 
 
@@ -67,6 +68,11 @@ class GroupSolver:
         finish: bool = False,  # in the precision of the finish
     ) -> tuple[Float64Array, NDArray[np.bool_]]:
         """Return configurations and whether the group meets the waypoints there, within the room."""
+        if len(place) > ROWS_MAX:  # for the memory
+            parts = [slice(first, first + ROWS_MAX) for first in range(0, len(place), ROWS_MAX)]
+            rooms = [None if room is None else (room[0][part], room[1][part]) for part in parts]
+            solved = [self.solved(place[p], start[p], r, finish=finish) for p, r in zip(parts, rooms, strict=True)]
+            return np.concatenate([one for one, _ in solved]), np.concatenate([one for _, one in solved])
         robot, at = self._waypoints.robot, self.layers[place]
         first = self._rest[at].copy()
         own = self.group.coordinates

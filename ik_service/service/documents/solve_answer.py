@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ik_service.motion.tracks import ROWS_MAX
 from ik_service.motion_columns import CLIP_COLUMNS, PATH_COLUMNS
 from ik_service.result_column import Column
 from ik_service.result_schema import (
@@ -65,8 +66,8 @@ ARRAY_COPIES, ARRAY_NUMBER = 2, 4
 MOST_ARRAYS = 40
 """Arrays of an answer to a solve beside those of its targets: columns, names, statuses, times."""
 ROWS_OF_TARGET = 6
-ARRAYS_OF_MOTION, WAYPOINT_BYTES, TRACKED_MOST = 8, 32 * 1024, 1 << 14
-"""Results that a motion keeps at once; memory of tracks at a waypoint; waypoints after which tracks are fewer."""
+ARRAYS_OF_MOTION, WAYPOINT_BYTES = 8, 1024
+"""Results that a motion keeps at once; memory of tracks at a waypoint, for each DOF."""
 _PLAIN = re.compile(r"[ !#-\[\]-~]*")  # printable ASCII but quotes and backslashes
 
 
@@ -202,8 +203,9 @@ def solve_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> tuple
         return size, array_bytes(robot, request) + size
     if request.motion is not None:
         size = _columns_bytes(request, _motion_names(robot, request), request.problem_count, codec)
-        tracked = min(request.problem_count, TRACKED_MOST) if request.motion.call == "follow" else 0
-        return size, ARRAYS_OF_MOTION * array_bytes(robot, request) + WAYPOINT_BYTES * tracked
+        tracked = max(request.problem_count, ROWS_MAX) if request.motion.call == "follow" else 0
+        tracks = WAYPOINT_BYTES * robot.joint_dof_count * tracked
+        return size, ARRAYS_OF_MOTION * array_bytes(robot, request) + tracks
     numbers = request.batch.problem_count * len(robot.coordinate_names) * (1 + len(request.targets))
     is_few = numbers <= FEW_NUMBERS and not decoded.include and request.options.solution_count == 1
     if is_few and request.object_enabled is None and request.batch.limits is None:
