@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from ik_service.cli.console import print_versions, reported_output
 from ik_service.cli.robot_commands import bench, constraints, export, grid, islands, robots, spheres, warmup
-from ik_service.cli.service_commands import config, health, openapi, page, serve, serve_with_options
+from ik_service.cli.service_commands import config, doctor, health, openapi, page, serve, serve_with_options
 from ik_service.cli.solving_commands import motion, solve
 
 
@@ -29,7 +29,6 @@ app = typer.Typer(
     help="Batched inverse kinematics: robots and pose targets in, joint configurations out.",
     epilog="Exit codes: 0 solved, 1 nothing could be solved, 2 bad input.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_show_locals=False,
     rich_markup_mode="rich",
 )
@@ -57,10 +56,18 @@ def version() -> None:
         print_versions()
 
 
-for _command in (
-    *(serve, page, config, solve, robots, islands, constraints, spheres),
-    *(grid, warmup, health, export, bench, openapi, version),
-):
-    app.command()(_command)
-app.command("clip", help="Fit a recorded motion within limits of speed and acceleration.")(motion)
-app.command("follow", help="Follow a path of poses without jumps of the joints.")(motion)
+_PANELS = {
+    "Solve": (solve, bench),
+    "Robots": (robots, islands, constraints, spheres, grid),
+    "Service": (serve, page, config, health, openapi),
+    "Machine and programs": (doctor, warmup, export, version),
+}
+_MOTIONS = {
+    "clip": "Fit a recorded motion within limits of speed and acceleration.",
+    "follow": "Follow a path of poses without jumps of the joints.",
+}
+for _panel, _commands in _PANELS.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_panel)(_command)
+for _name, _help in _MOTIONS.items():
+    app.command(_name, help=_help, rich_help_panel="Solve")(motion)

@@ -52,6 +52,15 @@ def health(
     raise typer.Exit(0 if print_health(url, live=live, timeout_s=timeout) else 1)
 
 
+def doctor() -> None:
+    """Tell what this machine has for the solver, and what is wrong: exit code 0 if a solve can run, else 1."""
+    with reported_errors():
+        from ik_service.cli.doctor import print_findings
+
+        if not print_findings():
+            raise typer.Exit(1)
+
+
 def page(
     robot: Annotated[
         str | None, typer.Argument(help="Robot to begin with, or a path to a .urdf or MJCF .xml file. Default: panda.")

@@ -19,7 +19,6 @@ from ik_service.result_schema import (
     OF_COORDINATES,
     OF_DOFS,
     RESULT_COLUMNS,
-    ResultColumns,
 )
 from ik_service.robots import RobotModel
 from ik_service.solver.arrays.partition import Partition
@@ -27,9 +26,8 @@ from ik_service.solver.arrays.problem_arrays import SolveSettings
 from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.reading import read_start
 from ik_service.solver.given.targets import Target, joined_targets, rows_of
-from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.recorded_launches import PreparedSolve
-from ik_service.solver.verdict.explanation import AskedSolve, advice_on, explanation, explanation_html
+from ik_service.solver.verdict.explanation import AskedSolve, ExplainedResult
 from ik_service.solver.verdict.island_results import IslandResults
 from ik_service.solver.workspace import Workspace
 
@@ -41,7 +39,7 @@ Instance = TypeVar("Instance")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class IKResult(ResultColumns):
+class IKResult(ExplainedResult):
     """Answers of a batch of problems, NumPy arrays of their own: other libraries take them by DLPack without a copy.
 
     Its columns are in `ResultColumns`. Coordinates, DOFs and joints are in the order of the solver's `joint_order`, or
@@ -81,30 +79,6 @@ class IKResult(ResultColumns):
 
     def __len__(self) -> int:
         return len(self.success)
-
-    @property
-    def status_names(self) -> list[str]:
-        """Status of every problem as a lower-case word."""
-        return [STATUS_WORDS[code] for code in self.status.tolist()]
-
-    @property
-    def advice(self) -> list[str]:
-        """Advice on every problem, in words, computed on each access."""
-        return [advice_on(self, problem) for problem in range(len(self))]
-
-    def explain(self, problem: int | None = None) -> str:
-        """Return what became of the batch in words: statuses, and the failed problems of largest cost with advice.
-
-        Args:
-            problem: Index of one problem to be told alone; None for the whole batch.
-
-        Raises:
-            IndexError: There is no such problem.
-        """
-        return explanation(self, problem)
-
-    def _repr_html_(self) -> str:
-        return explanation_html(self)
 
     @property
     def manipulability(self) -> NDArray[np.float64]:

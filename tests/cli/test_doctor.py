@@ -1,0 +1,31 @@
+"""What `ik-service doctor` tells of a sound machine, and of a kernel cache that cannot be made."""
+
+import os
+import subprocess
+import sys
+
+import warp as wp
+
+import ik_service
+
+
+def test_versions_processor_and_cache_are_told(run):
+    told = run("doctor").stdout
+    assert f"ik-service {ik_service.__version__}" in told
+    assert f"warp-lang {wp.__version__}" in told
+    assert f"{len(os.sched_getaffinity(0))} cores" in told
+    assert f"'{wp.config.kernel_cache_dir}'" in told.replace("\n", "")
+    assert "fails" not in told
+
+
+def test_a_cache_that_cannot_be_made_fails_with_its_reason():
+    code = "from ik_service.cli.app import app; app()"
+    given = os.environ | {"WARP_CACHE_PATH": "/dev/null/kernels"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, "doctor"], env=given, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "fails" in done.stdout
+    assert "/dev/null/kernels" in done.stdout.replace("\n", "")
+    assert "WARP_CACHE_PATH" in done.stdout
+    assert "Traceback" not in done.stderr
