@@ -179,9 +179,11 @@ class CallerArrays:
     ) -> None:
         self._arrays, self._order, self._target_count, self._wxyz = arrays, order, target_count, wxyz
         self._robots, self._unmoved = arrays.joint_q.host.shape[0], unmoved
+        self.given = arrays.given.host.reshape(arrays.targets.host.shape)  # targets of the caller, quaternions xyzw
         self._joint_q, self._joint_qd = arrays.joint_q.host, arrays.joint_qd.host
         answers = arrays.answers  # commands of the last tick
-        self._last_joint_q, self._last_joint_qd = answers["joint_q_out"].host, answers["joint_qd_out"].host
+        last = [arrays.smoothed.get(f"inner_{name}", answers[f"joint_{name}_out"]) for name in ("q", "qd")]
+        self._last_joint_q, self._last_joint_qd = last[0].host, last[1].host
         # the only result object; its arrays are views of the answers if the caller's order is the robot's
         self.result = self._make_result(islands)
 
@@ -221,7 +223,7 @@ class CallerArrays:
 
     def read_targets(self, values: NDArray[Any]) -> None:
         """Copy checked poses into the arrays of a tick."""
-        host = self._arrays.targets.host
+        host = self.given
         if self._wxyz:
             host[..., :3], host[..., 3:6], host[..., 6] = values[..., :3], values[..., 4:], values[..., 3]
         else:

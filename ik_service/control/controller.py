@@ -19,6 +19,7 @@ from ik_service.control.caller_arrays import (
 )
 from ik_service.control.clearance.limit import ClearanceLimit
 from ik_service.control.control_tasks import ControlTasks
+from ik_service.control.jerk import add_smoothing, begin_smoothing
 from ik_service.control.limits import (
     ControlLimits,
     checked_clearance,
@@ -26,13 +27,16 @@ from ik_service.control.limits import (
     resolved_limits,
     velocity_and_acceleration,
 )
+from ik_service.control.target_filter import TargetFilter, shaping_launch, shaping_rules, start_targets
 from ik_service.control.tick.arrays import (
     BRAKES,
     DT,
     ORIENTATION_TOLERANCE,
     POSITION_TOLERANCE,
     ROBOTS,
+    RULES,
     SCALES,
+    WINDOW,
     TickArrays,
     TickLaunches,
 )
@@ -78,6 +82,8 @@ class IKController:
             objectives of priority 0.
         robots: Number of robots controlled together.
         limits: Limits of speed, acceleration, clearance and others; None takes the model's speeds.
+        target_filter: Filter of all target poses before each tick; None for none. Filter and limits of targets begin
+            at rest where `reset` puts the links. Errors and `success` are those of the given targets.
         world: Obstacles, if clearance is a limit; None for none. `set_world` changes the obstacles.
         posture: Configuration that attracts joints in the null space of the targets, in the robot's own order, shape
             [joint_coord_count] or [robots, joint_coord_count]; None for none. Its rows have priority 1.
@@ -99,6 +105,7 @@ class IKController:
         robot: The robot.
         targets: The targets.
         robots: Number of robots.
+        commanded_targets: Targets of the last tick, filtered and limited, quaternions xyzw, [robots, targets, 7].
         coordinate_names: Names of the columns of `joint_q`.
         dof_names: Names of the columns of `joint_qd`.
 
@@ -118,6 +125,7 @@ class IKController:
         objectives: Sequence[IKObjective] = (),
         robots: int = 1,
         limits: ControlLimits | None = None,
+        target_filter: TargetFilter | None = None,
         world: World | None = None,
         posture: Any = None,
         posture_weight: float = 1e-3,
@@ -139,11 +147,14 @@ class IKController:
         self.coordinate_names, self.dof_names = self._order.coordinate_names, self._order.dof_names
         self._iterations, self._wxyz = iterations, wxyz
         limits = limits or ControlLimits()
+        rules = shaping_rules(target_filter, limits)
+        shapes = target_filter is not None or min(rules[4:]) < np.inf
         resolved, margin = resolved_limits(robot, limits), checked_clearance(robot, limits, world)
         self._rate_limits = velocity_and_acceleration(robot, limits)
         with DEVICE_LOCK, KernelsFor(whom_of(robot.name, [target.link for target in self.targets])):
             model = robot.on_device(device)
-            self._arrays = TickArrays(model, robots, len(self.targets), resolved, clears=margin is not None)
+            self._arrays = TickArrays(model, robots, len(targets), resolved, clears=margin is not None, shapes=shapes)
+            self._smoothing_time = add_smoothing(self._arrays, robot, limits, resolved["acceleration"])
             self._tasks = ControlTasks(
                 model,
                 self.targets,
@@ -162,9 +173,11 @@ class IKController:
                 self._clearance = ClearanceLimit(model, self._arrays, moved, margin, world)
         launches = [island.launch for island in self._islands.islands]
         self._launches = TickLaunches(self._arrays, launches, model.device, self._clearance)
+        self._launches.first = (shaping_launch(self._arrays, model.device),) if shapes else ()
         unmoved = self._islands.unmoved_coordinates()
         self._caller = CallerArrays(self._arrays, self._order, len(self.targets), len(launches), unmoved, wxyz=wxyz)
         settings, self._numbers = self._arrays.settings.host, self._arrays.numbers.host
+        self._numbers[RULES:], self.commanded_targets = rules, self._arrays.targets.host
         settings[ROBOTS], settings[SCALES] = robots, scale_direction
         settings[BRAKES] = self._arrays.has_accelerations
         self._numbers[POSITION_TOLERANCE], self._numbers[ORIENTATION_TOLERANCE] = tolerances
@@ -193,7 +206,8 @@ class IKController:
         placed[1][:, dofs] = lines("joint_qd", speeds, self.robots, len(dofs))
         placed[1][:, self._islands.unmoved_dofs()] = 0.0
         last_q[...], last_qd[...] = complete_joint_q(self.robot, placed[0]), placed[1]
-        self._is_placed = True
+        start_targets(self._arrays, self.robot, self.targets, last_q)
+        self._is_placed, self._arrays.settings.host[WINDOW] = True, 0
         self._islands.forget_last_tick()
         self._caller.write_in_order()
 
@@ -246,11 +260,11 @@ class IKController:
             self.reset(joint_q, joint_qd)
             caller.read_targets(poses)
             last = (self._arrays.answers[name].host.copy() for name in ("joint_q_out", "joint_qd_out"))
-            start, speeds, given = *last, self._arrays.targets.host.copy()
+            start, speeds, given = *last, caller.given.copy()
 
             def tick(q: Float64Array, qd: Float64Array, at: Float64Array) -> TickAnswer:
                 self.reset(q[:, self._order.coordinates], qd[:, self._order.dofs])
-                self._arrays.targets.host[...] = at
+                caller.given[...] = at
                 result = self.step(dt=dt)
                 is_sound = ~np.isin(result.status, (IKStatus.INVALID, IKStatus.LOOP_OPEN))
                 return TickAnswer(result.joint_q.copy(), result.joint_qd.copy(), is_sound)
@@ -275,12 +289,16 @@ class IKController:
         """Return the kernels of a tick with their arrays, for export.
 
         Raises:
-            EngineError: The controller is on a GPU, or has its own joint order or quaternion order.
+            EngineError: The controller is on a GPU, has its own joint order or quaternion order, or filters targets.
         """
         if not self._order.is_own or self._wxyz:
             raise EngineError("Only controllers in the robot's own joint_order, of quaternions xyzw, can be exported.")
         if self._islands.device.is_cuda:
             raise EngineError("Only controllers on a CPU can be exported.")
+        if self._arrays.shapes or self._arrays.smoothed:
+            raise EngineError(
+                "Filters, limits of targets and jerk limits are not exported: filter targets in your program."
+            )
         self._islands.refresh()
         return record_ticks(self._tasks, self._islands, self._arrays, self._iterations, self._clearance)
 
@@ -324,6 +342,8 @@ class IKController:
         start = speeds = None
         if joint_q is not None or joint_qd is not None:
             start, speeds = caller.checked_lines(joint_q, joint_qd)
+        if self._smoothing_time > 0.0:
+            begin_smoothing(self._arrays, self.robot, self._smoothing_time, dt, moved=not (start is speeds is None))
         if not self._is_placed:
             self._place(joint_q)
         self._islands.refresh()

@@ -33,9 +33,11 @@ class LimitKind(IntEnum):
     JOINT_STEP = 4
     ACCELERATION = 5
     CLEARANCE = 6
+    JERK = 7
 
 
 KINDS = {kind.name: kind.value for kind in LimitKind}
+TARGET_LIMITS = ("linear_speed", "angular_speed", "linear_acceleration", "angular_acceleration")
 TURN_STEP_MAX = 3.0  # largest rotation of a joint per tick [rad] for rolling wheels: half a turn or more is ambiguous
 
 
@@ -50,19 +52,30 @@ class ControlLimits:
         velocity: Largest speed [m/s or rad/s]; default: the robot's model.
         acceleration: Largest change of speed per second [m/s^2 or rad/s^2]; default: the robot's model, but none for
             robots with limits on loop-closing joints. With a limit, joints brake before their position limits.
+        jerk: Largest change of acceleration per second [m/s^3 or rad/s^3]; default: none. Delays all joints by the
+            largest acceleration / jerk [s]. Ticks keep the length of the first after `reset`.
         joint_step: Largest change of position per tick [m or rad]; default: none. Robots with velocity constraints
             rotate no joint by more than 3 rad.
         position_margin: Distance kept from the position limits [m or rad]; default: 0.
         clearance: Distance of links from each other and from obstacles [m], one number; None checks nothing. Holds in
             every tick that starts with this clearance, on the path of the tick, and while the joints stop after the
             tick, if ticks have equal lengths. If obstacles have come nearer, joints give way.
+        linear_speed: Largest speed of the target poses that ticks follow [m/s], one number; default: none.
+        angular_speed: Largest angular speed of these poses [rad/s]; default: none.
+        linear_acceleration: Largest change of their velocity per second [m/s^2]; default: none.
+        angular_acceleration: Largest change of their angular velocity per second [rad/s^2]; default: none.
     """
 
     velocity: float | Mapping[str, float] | Float64Array | None = None
     acceleration: float | Mapping[str, float] | Float64Array | None = None
+    jerk: float | Mapping[str, float] | Float64Array | None = None
     joint_step: float | Mapping[str, float] | Float64Array | None = None
     position_margin: float | Mapping[str, float] | Float64Array | None = None
     clearance: float | None = None
+    linear_speed: float | None = None
+    angular_speed: float | None = None
+    linear_acceleration: float | None = None
+    angular_acceleration: float | None = None
 
 
 def resolved_limits(robot: RobotModel, limits: ControlLimits) -> dict[str, Float64Array]:
@@ -91,7 +104,7 @@ def resolved_limits(robot: RobotModel, limits: ControlLimits) -> dict[str, Float
         raise InputError(
             "ControlLimits.acceleration is not for robots whose closing joints have limits yet. Leave it out."
         )
-    active = {name: _of_active(robot, values) for name, values in found.items()}
+    active = {name: limits_of_active(robot, values) for name, values in found.items()}
     margin = dof_values(robot, "ControlLimits.position_margin", limits.position_margin, np.zeros(robot.joint_dof_count))
     active["limit_lower"], active["limit_upper"] = _narrowed(robot, margin)
     empty = np.flatnonzero(active["limit_lower"] > active["limit_upper"])
@@ -148,7 +161,7 @@ def velocity_and_acceleration(robot: RobotModel, limits: ControlLimits) -> tuple
     return velocity, dof_values(robot, "ControlLimits.acceleration", limits.acceleration, own)
 
 
-def _of_active(robot: RobotModel, values: Float64Array) -> Float64Array:
+def limits_of_active(robot: RobotModel, values: Float64Array) -> Float64Array:
     """Give the limits of active DOFs that also keep their mimic joints within limits."""
     least = np.full(robot.active_dof_count, np.inf)
     for dof, active in enumerate(robot.dof_active):

@@ -161,14 +161,15 @@ class TickIslands:
         self._lanes = lanes_on(model.device, robots)
         self.data = TickData(tasks, self._rows, arrays, robots, model.device)
         self._version = self.data.version()
-        codes = [self._code(k, clears=arrays.clears) for k in range(int(self._partition.nisland[0]))]
+        codes = [self._code(k, arrays) for k in range(int(self._partition.nisland[0]))]
         load_kernels({code.kernel.module: LAUNCH_BLOCK for code in codes}, model.device)  # side by side
         self.islands = [self._island(k, code, arrays) for k, code in enumerate(codes)]
         if not self.islands:
             raise InputError("All rows have the weight 0, so there is nothing to do. Give one a weight.")
 
-    def _code(self, island: int, *, clears: bool) -> TickCode:
-        return tick_code(self._signature(island), self._lanes, self._model.robot.length_unit, clears=clears)
+    def _code(self, island: int, arrays: TickArrays) -> TickCode:
+        kinds = {"clears": arrays.clears, "smooths": len(arrays.smoothed) > 0}
+        return tick_code(self._signature(island), self._lanes, self._model.robot.length_unit, **kinds)
 
     def _island(self, island: int, code: TickCode, arrays: TickArrays) -> TickIsland:
         device, kernel, program = self._model.device, code.kernel, code.program

@@ -11,7 +11,7 @@ import warp as wp
 from warp._src import context
 
 from benchmarks.problems.tick_paths import ACCELERATION, LINK, panda_paths
-from ik_service.control import ControlLimits
+from ik_service.control import ControlLimits, OneEuroFilter, TeleopTarget
 from tests.control.conftest import begun
 
 TICKS = [20_000, pytest.param(100_000, marks=pytest.mark.evidence)]
@@ -22,12 +22,15 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-@pytest.fixture(params=["iterations", "deadline", "accelerations"])
+@pytest.fixture(params=["iterations", "deadline", "accelerations", "filter"])
 def tick(request, panda, monkeypatch):
     """A tick of a warm controller, after which Warp can neither allocate, compile, launch by name nor wait."""
     path = panda_paths(panda, PATH_TICKS)["circle"]
     limits = ControlLimits(acceleration=ACCELERATION if request.param == "accelerations" else None)
-    controller = begun(panda, [LINK], path.joint_q, robots=3, limits=limits)
+    options = {"limits": limits}
+    if request.param == "filter":
+        options = {"limits": ControlLimits(linear_speed=5.0), "target_filter": OneEuroFilter(5000.0, 0.0)}
+    controller = begun(panda, [LINK], path.joint_q, robots=3, **options)
     controller.warmup()
     targets = np.tile(path.poses[:, None, None], (1, 3, 1, 1))
     for name in ("empty", "zeros", "full", "array", "clone", "copy", "launch", "synchronize", "load_module"):
@@ -69,6 +72,20 @@ def test_memory_stays_flat_over_many_ticks(tick, ticks):
         before = tracemalloc.get_traced_memory()[0]
         for k in range(ticks // 10):
             tick(k)
+        assert tracemalloc.get_traced_memory()[0] - before < 2000
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_of_a_teleoperated_target_stays_flat():
+    target, device, twist = TeleopTarget([0.0] * 6 + [1.0]), np.array([0.1] * 3 + [0.0] * 3 + [1.0]), np.full(6, 0.01)
+    tracemalloc.start()
+    try:
+        for k in range(3000):
+            target.follow(device, k % 100 != 0)
+            target.move(twist, 0.001, in_tool_frame=True)
+            if k == 1000:
+                before = tracemalloc.get_traced_memory()[0]
         assert tracemalloc.get_traced_memory()[0] - before < 2000
     finally:
         tracemalloc.stop()

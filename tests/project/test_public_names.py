@@ -6,6 +6,7 @@ import pytest
 
 import ik_service
 import ik_service.client
+import ik_service.control
 import ik_service.integrations.bulk
 import objectives
 
@@ -24,11 +25,13 @@ CLIENT = """
 AsyncClient AsyncStream Client ClientError ForwardResult MotionResult ServiceError SolveAnyResult SolveResult
 SolveTarget Stream StreamAnswer StreamConfigured StreamTarget UnreachableError
 """
+CONTROL = "ControlLimits ControlResult IKController LimitKind OneEuroFilter SecondOrderFilter TeleopTarget"
 BULK = "BulkJob BulkReport FailedPartsError LocalWorker RayWorkers read_results solve_job"
 PACKAGES = [
     (ik_service, IK_SERVICE),
     (objectives, OBJECTIVES),
     (ik_service.client, CLIENT),
+    (ik_service.control, CONTROL),
     (ik_service.integrations.bulk, BULK),
 ]
 

@@ -65,7 +65,18 @@ class TickCommand(TickApproach):
         # settle: shortens steps on request and returns the shares left: (state, lanes, task, first, scaling)
         # lower: minimises lower-priority rows, if there are any: (state, lanes, task, first)
         # measure: errors of the targets, into the state, and smallest singular values: (state, sigma)
-        self.settle, self.lower, self.close, self.measure = settle, lower, lower, measure
+        # smooth: averages commands, with jerk limits: the same arguments
+        self.settle, self.lower, self.close, self.smooth, self.measure = settle, lower, lower, lower, measure
+
+    @typing.no_type_check
+    def define_smoothing(self, unsmoothed: int) -> None:
+        """Limit jerk: average the configurations at an index of the state into commands."""
+        StateRef: Any = self.StateRef
+
+        @wp.func_native(self.text.function(f"enum {{ UNSMOOTHED = {unsmoothed} }};", *fragments("smooth")))
+        def smooth(state: StateRef, lanes: int, task: TickRef, first: int): ...
+
+        self.smooth = smooth
 
     @typing.no_type_check
     def _define_clearance(self, source: MeasureSource) -> None:

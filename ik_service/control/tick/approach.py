@@ -15,7 +15,7 @@ import warp as wp
 from ik_service.compiler import GOAL, TURN, TURN_WIDTH, IterationSource, MeasureSource, coordinate_names, error_outputs
 from ik_service.control.limits import KINDS
 from ik_service.control.tick import arrays as tick_task
-from ik_service.control.tick.arrays import DT, TickRef
+from ik_service.control.tick.arrays import DT, TARGET_STATE, TickRef
 from ik_service.control.tick.packet_text import MAY_GAIN, PacketText, fragments
 from ik_service.kernels.typed_warp import reference_to
 from ik_service.solver.compiled.iteration import IterationFunctions, coordinate_places, integers, rotation_bits
@@ -37,6 +37,7 @@ NUMBERS = {
     "FLOAT64_FLOOR2": FLOAT64_FLOOR2,
     "NOT_EVALUATED": float(NOT_EVALUATED),
     "STANDING": 0.1,  # share of a joint's largest move from rest in a tick below which the joint is at rest
+    "SMOOTHED": 1.0e-5,  # distance of a command from the unsmoothed one that counts as none [rad or m]
     "ROUNDING2": 1.0e-18,  # |r|^2 that counts as met for any slope
     "COSINE2_MAX": float(COSINE_MAX) ** 2,
     "SPARE_TICKS": 1.0,  # extra stopping time of resting joints of a loop
@@ -187,10 +188,12 @@ class TickApproach(IterationFunctions):
             "COMMANDED": self.commanded,
             "HAS_CLEARANCE": int(clears),
         }
+        at = {"target_positions": 0, "target_orientations_xyzw": 3}
         tables = {
             "PLACE": [-1 if rotations >> k & 1 else places[k] for k in range(len(program.dofs))],
             "IS_TURN": [int(component != "") for _, component in coordinate_names(program)],
             "IS_CHORD": [int(kind == "chord") for kind in kinds],
+            "GIVEN": [TARGET_STATE * x.objective + x.column + at.get(x.field, -(2**30)) for x in program.inputs],
             "TURN_AT": [coordinate_names(program).index((a, "x")) for a in program.quaternions],
             "IS_GOAL": [int(one.field == GOAL) for one in program.inputs],
             "TURN_DOF": [program.dofs.index(a) for a in program.quaternions],
@@ -250,9 +253,9 @@ class TickApproach(IterationFunctions):
                 read(state, lanes, task, first, stage)
             begin_joints(state, lanes, task, first, stage)
 
-        # read: reads the data of the rows: the same arguments as `begin`
+        # read_data, read: read the data of the rows, without and with rotations: the same arguments as `begin`
         # begin: loads robots into a packet, beginning with robot `first`: (state, lanes, task, first, stage)
-        self.read, self.begin = read, begin
+        self.read_data, self.read, self.begin = read_data, read, begin
 
     @typing.no_type_check
     def _define_iterations(self) -> None:

@@ -10,7 +10,6 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import warp as wp
-from numpy.typing import NDArray
 
 from ik_service.kernels.device_lock import DEVICE_LOCK
 from ik_service.kernels.host_device_array import HostDeviceArray, wait
@@ -27,7 +26,10 @@ SCALES = wp.constant(4)  # 1 to shorten the whole step instead of joint by joint
 CUT = wp.constant(5)  # 1 if the deadline ends the tick
 BRAKES = wp.constant(6)  # 1 with acceleration limits
 CLEARS = wp.constant(7)  # 0 without a clearance limit; else the purpose of the launch
-TICK_SETTINGS_COUNT = 8
+WINDOW = wp.constant(8)  # with jerk limits, the number of ticks over which commands are averaged; else 0
+NOW = wp.constant(9)  # place of this tick among them
+TICK_SETTINGS_COUNT = 10
+HISTORY = 1000  # most ticks over which commands are averaged
 # With a clearance limit, a launch proposes a configuration, which is made free of contact; a second launch answers.
 PROPOSING, ANSWERING = wp.constant(1), wp.constant(2)
 # Indices into `numbers`
@@ -35,15 +37,20 @@ DT = wp.constant(0)
 POSITION_TOLERANCE = wp.constant(1)
 ORIENTATION_TOLERANCE = wp.constant(2)
 CLEARANCE_LEAST = wp.constant(3)  # clearance below which a robot is in contact [m]
-NUMBERS_COUNT = 4
+RULES = wp.constant(4)  # first of the 8 numbers of a target filter and limits of targets
+NUMBERS_COUNT = 12
 # Stages of a tick: configurations of the last tick's and of this tick's tasks, then the command.
 BEFORE, AFTER, COMMAND = wp.constant(0), wp.constant(1), wp.constant(2)
+# Numbers kept for a filtered or limited target: given, filtered and commanded pose, speeds of the filter and of the
+# commanded pose, 6 each, then (at LAG) distance and angle from the commanded to the given pose.
+TARGET_STATE, LAG = 35, 33
 HOLDING = wp.constant(2)  # in `source_task`: a weight of damping
 # Within the last two stages, for lower-priority rows: their configuration, then the command.
 LEADING, YIELDING = wp.constant(3), wp.constant(4)
+JUDGED = wp.constant(5)  # at the end: errors are those of the given targets, not of filtered or limited ones
 PLACES = (
     *("SCALES", "CUT", "BRAKES", "DT", "POSITION_TOLERANCE", "ORIENTATION_TOLERANCE", "CLEARANCE_LEAST"),
-    *("BEFORE", "COMMAND", "HOLDING"),
+    *("BEFORE", "COMMAND", "HOLDING", "JUDGED", "TARGET_STATE", "LAG", "WINDOW", "NOW", "HISTORY"),
 )
 """Names of the constants above that packets read."""
 
@@ -111,6 +118,14 @@ class TickTask:
     source_task: wp.array[wp.int32]  # [inputs]: 1 for a task, HOLDING, or 0
     input_before: wp.array2d[wp.float64]  # [robots, inputs and DOFs]: inputs of the last tick, then the step from the
     # robot's last resting point to the end of the step from a trial beside it; NAN at first
+    # filtered or limited targets
+    given: wp.array2d[wp.float64]  # [robots, 7 targets]: targets of the caller
+    targets: wp.array3d[wp.float64]  # [robots, targets, 7]: targets of the tick, NAN where `given` is no pose
+    shaped: wp.array2d[wp.float64]  # [robots, TARGET_STATE targets]
+    # jerk limits
+    inner_q: wp.array2d[wp.float64]  # [robots, joint_coord_count]: last configuration before the mean
+    inner_qd: wp.array2d[wp.float64]  # [robots, joint_dof_count]: speeds that led to it
+    history: wp.array2d[wp.float64]  # [robots, HISTORY joint_coord_count]: configurations of the last ticks
     # from tick to tick
     joint_q: wp.array2d[wp.float64]  # [robots, joint_coord_count]: start of the tick
     joint_qd: wp.array2d[wp.float64]  # [robots, joint_dof_count]: speeds of the last tick
@@ -154,9 +169,10 @@ class TickArrays:
     """The arrays of a controller; `limits` are those of the active DOFs, by their names in `TickTask`."""
 
     def __init__(
-        self, model: DeviceModel, robots: int, targets: int, limits: Mapping[str, NDArray[np.float64]], *, clears: bool
+        self, model: DeviceModel, robots: int, targets: int, limits: Mapping[str, Any], *, clears: bool, shapes: bool
     ) -> None:
-        self.clears = clears
+        self.clears, self.shapes = clears, shapes
+        self.smoothed: dict[str, HostDeviceArray] = {}  # of jerk limits, by their names in `TickTask`
         device, dofs, islands = model.device, model.joint_dof_count, max(model.robot.trees.ntree, 1)
 
         def numbers(*shape: int) -> HostDeviceArray:
@@ -169,6 +185,9 @@ class TickArrays:
         # host and device memory are separate, so arrays have to be copied
         self.are_apart = self.settings.has_host_copy
         self.targets = numbers(robots, max(targets, 1), POSE)  # poses, float64 [robots, targets, 7]
+        self.given = numbers(robots, POSE * max(targets, 1)) if shapes else self.targets
+        self.shaped = numbers(robots, TARGET_STATE * max(targets, 1) if shapes else 0)
+        self.given.host[...] = np.nan if shapes else 0.0  # no target yet
         # joint_q: start configurations of a tick, float64 [robots, joint_coord_count]
         # joint_qd: speeds of the last tick, float64 [robots, joint_dof_count]
         self.joint_q, self.joint_qd = numbers(robots, model.joint_coord_count), numbers(robots, dofs)
@@ -204,7 +223,14 @@ class TickArrays:
     def kept(self) -> Callable[[], None]:
         """Save all arrays written by ticks; return a function that restores them."""
         hosts = [array.host for array in (*self.answers.values(), self.targets, self.joint_q, self.joint_qd)]
-        hosts += [self.numbers.host, self.clearance.host]
+        hosts += [
+            self.settings.host,
+            *(array.host for array in self.smoothed.values()),
+            self.numbers.host,
+            self.clearance.host,
+            self.given.host,
+            self.shaped.host,
+        ]
         before, own = [host.copy() for host in hosts], {name: wp.clone(array) for name, array in self._own.items()}
 
         def put_back() -> None:
@@ -221,18 +247,24 @@ class TickArrays:
         arrays = given | {"running": self.running} | self.answers
         if self.clears:
             arrays["clearance"] = self.clearance
+        arrays |= self.smoothed
+        if self.shapes:
+            arrays |= {"given": self.given, "targets": self.targets, "shaped": self.shaped}
         return {name: array.device for name, array in arrays.items()} | self._limits | self._own
 
     def push(self) -> None:
         """Copy inputs of a launch to the device, with the last commands, from which idle and lost joints continue."""
         last = self.answers["joint_q_out"], self.answers["joint_qd_out"]
+        shaped = (self.given, self.shaped) if self.shapes else ()
+        last = (*last, *shaped, *self.smoothed.values())
         for array in (self.settings, self.numbers, self.targets, self.joint_q, self.joint_qd, *last):
             array.push(0)
 
     def fetch(self) -> None:
         """Copy outputs of a launch to the host: answers, and whether more iterations may help."""
         further = (self.clearance,) if self.clears else ()
-        for array in (self.running, *further, *self.answers.values()):
+        shaped = (self.targets, self.shaped) if self.shapes else ()
+        for array in (self.running, *further, *shaped, *self.smoothed.values(), *self.answers.values()):
             array.fetch(0)
 
 
@@ -282,6 +314,7 @@ class TickLaunches:
         self, arrays: TickArrays, launches: Sequence[_Launch], device: wp.Device, clearance: ClearanceLaunches | None
     ) -> None:
         self.launches, self._clearance = tuple(launches), clearance
+        self.first: tuple[_Launch, ...] = ()  # launches before the islands, at the beginning of a tick
         self._arrays, self._device, self._settings = arrays, device, arrays.settings.host
         self._iterations_ns = self._answers_ns = (0, 0)  # durations of the last two before a deadline
 
@@ -289,11 +322,12 @@ class TickLaunches:
         """Launch all islands and wait: after the return, all arrays may be written."""
         settings = self._settings
         settings[BEGIN], settings[FINISH], settings[ITERATIONS_NOW], settings[CUT] = begin, finish, iterations, cut
+        launches = (*self.first, *self.launches) if begin and self.first else self.launches
         if self._clearance is None:
-            self._launch(self.launches)
+            self._launch(launches)
             return
         settings[CLEARS] = PROPOSING  # islands propose a configuration, which is made free of contact, and answer
-        self._launch(self.launches)
+        self._launch(launches)
         if finish:
             settings[BEGIN], settings[ITERATIONS_NOW], settings[CLEARS] = 0, 0, ANSWERING
             self._launch((self._clearance.keep, *self.launches))

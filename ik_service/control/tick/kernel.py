@@ -31,6 +31,7 @@ from ik_service.control.tick.arrays import (
     COMMAND,
     FINISH,
     ITERATIONS_NOW,
+    JUDGED,
     PROPOSING,
     ROBOTS,
     TickTask,
@@ -62,6 +63,7 @@ def tick_code(
     length_unit: float,  # of the robot [m]
     *,
     clears: bool,  # clearance is a limit
+    smooths: bool,  # jerk is a limit
 ) -> TickCode:
     """Return the code of an island, shared by controllers with equal signatures; EngineError if it is too large."""
     program = build_program(signature)
@@ -78,12 +80,14 @@ def tick_code(
     measured = [row for row in source.goal_rows() if row in first and program.row_independent[row]]
     measure, is_alone = MeasureSource(source, measured), len(priorities) < 2
     if is_alone:
-        of = TickCommand(source, measure, apart=len(closing_levels) > 0, clears=clears)
+        of = TickCommand(source, measure, apart=len(closing_levels) > 0 or smooths, clears=clears)
     else:
         weights = [objective.weight for objective in signature.objectives]
         of = TickYielding(source, measure, weights, clears=clears)
     if closing_levels:
         of.close = closing(of, measure, source.state.q if is_alone else of.commanded)
+    if smooths:
+        of.define_smoothing(source.state.q if is_alone else of.commanded)
     kernel, state_type = tick_kernel(of)
     code = TickCode(program, kernel, state_type)
     unload_with(code, kernel.module)
@@ -102,7 +106,7 @@ def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
     begin, iterate_all, look_aside, W = of.begin, of.iterate_all, of.look_aside, of.source.lanes.width
     keep_reference, approach, set_goals = of.keep_reference, of.approach, of.set_goals
     settle, lower, close, read_measure, answer = of.settle, of.lower, of.close, of.measure, of.answer
-    propose, take = of.propose, of.take
+    propose, take, read_data, smooth = of.propose, of.take, of.read_data, of.smooth
     options: dict[str, Any] = {"block_dim": 1, "max_unroll": 1, "cpu_compiler_flags": cpu_target().flags}
     if W == 1:
         options = {"block_dim": ROBOTS_PER_BLOCK}
@@ -151,6 +155,8 @@ def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
             if task.settings[CLEARS] == PROPOSING:
                 propose(states[packet, 0], lanes, task, first, scaling)
                 return
+        smooth(states[packet, 0], lanes, task, first)
+        read_data(states[packet, 0], lanes, task, first, JUDGED)
         sigma = Share()
         read_measure(states[packet, 0], sigma)
         answer(states[packet, 0], lanes, task, first, scaling, sigma)
