@@ -1,4 +1,4 @@
-"""What this machine has for the solver: versions, processor, GPUs, kernel cache; each with a reason where it fails."""
+"""Findings about a machine: versions, processor, GPUs, kernel cache; each with a reason where it fails."""
 
 import os
 import platform

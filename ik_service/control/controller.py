@@ -46,7 +46,7 @@ from ik_service.errors import EngineError
 from ik_service.kernels.device_lock import DEVICE_LOCK, turn_on
 from ik_service.kernels.kernel_loading import KernelsFor, whom_of
 from ik_service.mechanism.caller_order import CallerOrder
-from ik_service.mechanism.configuration import degrees_hint
+from ik_service.mechanism.configuration import refuse_degrees
 from ik_service.mechanism.coupling import complete_joint_q
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.motion import PathResult
@@ -155,17 +155,9 @@ class IKController:
             model = robot.on_device(device)
             self._arrays = TickArrays(model, robots, len(targets), resolved, clears=margin is not None, shapes=shapes)
             self._smoothing_time = add_smoothing(self._arrays, robot, limits, resolved["acceleration"])
-            self._tasks = ControlTasks(
-                model,
-                self.targets,
-                objectives,
-                self._arrays,
-                self,
-                tolerances=tolerances,
-                posture=posture,
-                posture_weight=posture_weight,
-                damping_weight=damping_weight,
-            )
+            soft: dict[str, Any] = {"posture": posture, "posture_weight": posture_weight}
+            given = model, self.targets, objectives, self._arrays, self
+            self._tasks = ControlTasks(*given, tolerances=tolerances, damping_weight=damping_weight, **soft)
             self._islands = TickIslands(model, self._tasks, self._arrays, robots)
             self._clearance: ClearanceLimit | None = None
             if margin is not None:
@@ -201,8 +193,7 @@ class IKController:
         placed = np.tile(self.robot.mid_joint_q, (self.robots, 1)), np.zeros_like(last_qd)
         columns, dofs = self._order.coordinates, self._order.dofs
         placed[0][:, columns] = lines("joint_q", host_array("joint_q", joint_q), self.robots, len(columns))
-        if (hint := degrees_hint(self.robot, placed[0])) is not None:
-            raise InputError(f"joint_q: {hint}")
+        refuse_degrees(self.robot, "joint_q", placed[0])
         placed[1][:, dofs] = lines("joint_qd", speeds, self.robots, len(dofs))
         placed[1][:, self._islands.unmoved_dofs()] = 0.0
         last_q[...], last_qd[...] = complete_joint_q(self.robot, placed[0]), placed[1]

@@ -40,6 +40,12 @@ def checked_joint_q(robot: RobotArrays, joint_q: ArrayLike) -> Float64Array:
     return array
 
 
+def refuse_degrees(robot: KinematicRobot, name: str, joint_q: Float64Array) -> None:
+    """Raise InputError for angles in degrees, see `degrees_hint`."""
+    if (hint := degrees_hint(robot, joint_q)) is not None:
+        raise InputError(f"{name}: {hint}")
+
+
 def degrees_hint(robot: KinematicRobot, joint_q: Float64Array) -> str | None:
     """Return a hint if a joint is beyond its limits by more than a whole turn, as angles in degrees are, else None.
 

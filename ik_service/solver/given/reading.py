@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ik_service.errors import in_a_line
 from ik_service.mechanism.caller_order import CallerOrder
-from ik_service.mechanism.configuration import degrees_hint
+from ik_service.mechanism.configuration import refuse_degrees
 from ik_service.mechanism.transforms import given_poses
 from ik_service.poses import quaternions_of, sizes_of
 from ik_service.robots import RobotModel
@@ -138,8 +138,7 @@ def read_stand(robot: RobotModel, order: CallerOrder, name: str, joint_q: Any) -
     InputError for another shape, or for angles in degrees.
     """
     start = host_array(name, read_start(robot, order, name, joint_q, 1).reshape(-1))
-    if (hint := degrees_hint(robot, start)) is not None:
-        raise InputError(f"{name}: {hint}")
+    refuse_degrees(robot, name, start)
     return np.asarray(robot.clamp_joint_q(start)[0])
 
 
