@@ -24,7 +24,7 @@ MOSTLY = 0.25  # share of nonzero entries above which clearing a whole Jacobian 
 
 
 @dataclass(frozen=True)
-class Poses:
+class BatchState:
     """Configurations of a batch, with their body poses and residuals."""
 
     joint_q: wp.array[Any]  # coordinates, [n, joint_coord_count]
@@ -35,7 +35,7 @@ class Poses:
     @classmethod
     def allocate(
         cls, model: DeviceModel, n: int, rows: int, problem_idx: wp.array[Any], requires_grad: bool
-    ) -> "Poses":
+    ) -> "BatchState":
         """Return zeroed arrays for n lines."""
         device = model.device
         return cls(
@@ -133,7 +133,7 @@ class Rows:
             objective.bind_device(self.model.device)
 
     def compute_residuals(
-        self, poses: Poses, tapes: "RowTapes | None" = None, stale: "wp.array[Any] | None" = None
+        self, poses: BatchState, tapes: "RowTapes | None" = None, stale: "wp.array[Any] | None" = None
     ) -> None:
         """Write body poses and the residuals of all objectives."""
         # The tapes record the launches of objectives to be differentiated next. `stale` is 0 for lines with valid
@@ -141,7 +141,7 @@ class Rows:
         forward_kinematics(self.model, poses.joint_q, poses.body_q, stale)
         self._compute_blocks(poses, tapes)
 
-    def _compute_blocks(self, poses: Poses, tapes: "RowTapes | None" = None) -> None:
+    def _compute_blocks(self, poses: BatchState, tapes: "RowTapes | None" = None) -> None:
         for k, (objective, start) in enumerate(zip(self.objectives, self.start, strict=True)):
             with _checked_arrays(objective, self.model.device), nullcontext() if tapes is None else tapes.recording(k):
                 objective.compute_residuals(
@@ -149,7 +149,7 @@ class Rows:
                 )
 
     def compute_jacobian(
-        self, poses: Poses, joint_S_s: wp.array[Any], jacobian: wp.array[Any], tapes: "RowTapes"
+        self, poses: BatchState, joint_S_s: wp.array[Any], jacobian: wp.array[Any], tapes: "RowTapes"
     ) -> None:
         """Write joint_S_s and the Jacobian at poses just evaluated by `compute_residuals` with the same tapes."""
         self._clear(jacobian)
@@ -210,7 +210,7 @@ def _clear_rows(
 class RowTapes:
     """Tapes of the objectives differentiated by tapes, over one set of poses."""
 
-    def __init__(self, rows: Rows, poses: Poses) -> None:
+    def __init__(self, rows: Rows, poses: BatchState) -> None:
         self._rows = rows
         self._own = {k: wp.Tape() for k, taped in enumerate(rows.taped) if taped and not rows.hooked[k]}
         if self._own:
@@ -246,7 +246,7 @@ class StepTape:
     """A tape from a step in the DOFs to the residuals, recorded again at every configuration."""
 
     def __init__(self, rows: Rows, n_batch: int, problem_idx: wp.array[Any]) -> None:
-        self.poses = Poses.allocate(rows.model, n_batch, rows.count, problem_idx, requires_grad=True)
+        self.poses = BatchState.allocate(rows.model, n_batch, rows.count, problem_idx, requires_grad=True)
         shape = (n_batch, rows.model.joint_dof_count)
         self.dq_dof = wp.zeros(shape, dtype=float, device=rows.model.device, requires_grad=True)
         self.tape: Any = wp.Tape()

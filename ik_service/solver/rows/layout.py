@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ik_service.linear_solve.islands import RowStructure, row_structure
 from ik_service.robots import DeviceModel
 from ik_service.solver.rows.binding import RowKind, bind_objective
-from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
+from ik_service.solver.rows.blocks import BatchState, Rows, RowTapes
 from objectives import IKJacobianType, IKObjective
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _probe(model: DeviceModel, rows: Rows) -> NDArray[np.bool_]:
     robot, device = model.robot, model.device
     problem_idx = wp.zeros(PROBES, dtype=wp.int32, device=device)
     rows.bind(PROBES, problem_idx)
-    poses = Poses.allocate(model, PROBES, rows.count, problem_idx, requires_grad=rows.has_gradients)
+    poses = BatchState.allocate(model, PROBES, rows.count, problem_idx, requires_grad=rows.has_gradients)
     drawn = robot.random_joint_q(np.random.default_rng(0), PROBES)
     own = robot.dof_coordinate[robot.dof_coordinate >= 0]
     drawn[:, own] += (BEYOND - 1.0) * (drawn[:, own] - robot.mid_joint_q[own])

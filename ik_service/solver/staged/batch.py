@@ -21,7 +21,7 @@ from ik_service.solver.lm.coordinates import active_dofs, coordinates_of
 from ik_service.solver.lm.ranking import UNRANKED
 from ik_service.solver.lm.seeds import seed_ranges
 from ik_service.solver.rows.binding import RowKind, has_row_tolerances, is_constraint
-from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
+from ik_service.solver.rows.blocks import BatchState, Rows, RowTapes
 from ik_service.solver.rows.layout import Support
 from ik_service.solver.rows.weights import scale_jacobian, scale_residuals
 from ik_service.solver.staged.assessment import accept, assess, propose
@@ -67,11 +67,11 @@ class AttemptBatch:
         self.use_limits()
         self._slots = idle_slots(slot_count, model.robot.trees.ntree, device)
         own_idx, has_gradients = self._slots.problem_idx, rows.has_gradients
-        self._accepted = Poses.allocate(model, slot_count, rows.count, own_idx, requires_grad=has_gradients)
+        self._accepted = BatchState.allocate(model, slot_count, rows.count, own_idx, requires_grad=has_gradients)
         trial_idx = self._slots.problem_idx
         if candidates > 1:
             trial_idx = wp.zeros(slot_count * candidates, dtype=wp.int32, device=device)
-        self._trials = Poses.allocate(model, slot_count * candidates, rows.count, trial_idx, requires_grad=False)
+        self._trials = BatchState.allocate(model, slot_count * candidates, rows.count, trial_idx, requires_grad=False)
         for poses in (self._accepted, self._trials):  # slots before their first attempt are evaluated, too
             poses.joint_q.assign(np.tile(model.robot.mid_joint_q.astype(np.float32), (len(poses.joint_q), 1)))
         per_dof = (slot_count, model.joint_dof_count)
@@ -168,7 +168,7 @@ class AttemptBatch:
     def _launch(self, kernel: typing.Any, dim: tuple[int, ...], *inputs: object) -> None:
         wp.launch(kernel, dim, inputs, device=self._model.device)
 
-    def _scale(self, kernel: typing.Any, poses: Poses, rows: "wp.array[typing.Any]") -> None:
+    def _scale(self, kernel: typing.Any, poses: BatchState, rows: "wp.array[typing.Any]") -> None:
         """Multiply lower-priority rows with their factor, if there are any."""
         if self._rows.secondary or self._rows.of_kind(RowKind.CONSTRAINT):
             inputs = [self._problems.priorities, self._problems.islands, poses.problem_idx, self._slots.stage, rows]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ik_service.kinematics.device_kinematics import integrate
 from ik_service.robots import DeviceModel
-from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
+from ik_service.solver.rows.blocks import BatchState, Rows, RowTapes
 from objectives import ObjectiveError
 from objectives.expression.expression_objective import ExpressionObjective
 
@@ -24,7 +24,7 @@ REPLAY_TOLERANCE = 1e-4  # absolute and relative: threads of a GPU may add the t
 _logger = logging.getLogger(__name__)
 
 
-def check_jacobians(model: DeviceModel, rows: Rows, poses: Poses, jacobian: wp.array[Any]) -> None:
+def check_jacobians(model: DeviceModel, rows: Rows, poses: BatchState, jacobian: wp.array[Any]) -> None:
     """Compare a Jacobian with central differences of the residuals at poses with both just computed."""
     # The ObjectiveError names the objective, its row and the DOF
     actual = jacobian.numpy().astype(np.float64)
@@ -44,10 +44,10 @@ def check_jacobians(model: DeviceModel, rows: Rows, poses: Poses, jacobian: wp.a
     )
 
 
-def _central_differences(model: DeviceModel, rows: Rows, poses: Poses) -> NDArray[np.float64]:
+def _central_differences(model: DeviceModel, rows: Rows, poses: BatchState) -> NDArray[np.float64]:
     """Derivatives of all rows with respect to all DOFs, [n_batch, total_residuals, joint_dof_count]."""
     n = poses.joint_q.shape[0]
-    moved = Poses.allocate(model, n, rows.count, poses.problem_idx, requires_grad=False)
+    moved = BatchState.allocate(model, n, rows.count, poses.problem_idx, requires_grad=False)
     result = np.zeros((n, rows.count, model.joint_dof_count))
     for dof in range(model.joint_dof_count):
         for sign in (1.0, -1.0):
@@ -60,7 +60,7 @@ def _central_differences(model: DeviceModel, rows: Rows, poses: Poses) -> NDArra
 
 
 def compute_on_host(
-    rows: Rows, poses: Poses, joint_S_s: wp.array[Any], jacobian: wp.array[Any], tapes: RowTapes
+    rows: Rows, poses: BatchState, joint_S_s: wp.array[Any], jacobian: wp.array[Any], tapes: RowTapes
 ) -> bool:
     """Return whether hooks of an objective compute on the host, with `.numpy()` or `assign` for example."""
     # Such hooks read a Warp array on the host, other than the robot's constants; or, recorded at one configuration and

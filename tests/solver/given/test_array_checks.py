@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import warp as wp
 
-from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
+from ik_service.solver.rows.blocks import BatchState, Rows, RowTapes
 from objectives import IKJacobianType, IKObjective, ObjectiveError
 from tests.solver.conftest import cpu_solver
 
@@ -43,7 +43,7 @@ def evaluate(objective, mode, device, robot):
     model = robot.on_device("cpu")
     rows = Rows(model, [], [objective], mode)
     index = wp.zeros(1, dtype=wp.int32, device="cpu")
-    poses = Poses.allocate(model, 1, 1, index, requires_grad=False)
+    poses = BatchState.allocate(model, 1, 1, index, requires_grad=False)
     tapes = RowTapes(rows, poses)
     tapes._step = SimpleNamespace(record=lambda *_: None, tape=SimpleNamespace(zero=lambda: None), dq_dof=None)
     rows.model = replace(model, device=device)

@@ -16,7 +16,7 @@ from newton.examples.ik.example_ik_custom import CollisionSphereAvoidObjective
 
 from ik_service import SolverOptions
 from ik_service.robots import load_urdf
-from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
+from ik_service.solver.rows.blocks import BatchState, Rows, RowTapes
 from objectives import IKJacobianType, IKObjectivePose, IKObjectivePosition
 from tests.solver.conftest import STAGED_QUICK, Reachable, cpu_solver
 
@@ -147,7 +147,7 @@ def jacobian(robot, objectives, mode, joint_q):
     model, n = robot.on_device("cpu"), len(joint_q)
     rows, index = Rows(model, [], objectives, mode), wp.array(np.arange(n), dtype=wp.int32, device="cpu")
     rows.bind(n, index)
-    poses = Poses.allocate(model, n, rows.count, index, requires_grad=rows.has_gradients)
+    poses = BatchState.allocate(model, n, rows.count, index, requires_grad=rows.has_gradients)
     poses.joint_q.assign(np.asarray(joint_q, np.float32))
     tapes = RowTapes(rows, poses)
     rows.compute_residuals(poses, tapes)

@@ -5,7 +5,7 @@ import pytest
 import warp as wp
 
 from ik_service import SolverOptions
-from ik_service.solver.rows.blocks import Poses, Rows, RowTapes
+from ik_service.solver.rows.blocks import BatchState, Rows, RowTapes
 from ik_service.solver.rows.gradients import disjoint_rows
 from objectives import IKJacobianType, IKObjective, IKObjectiveCenterOfMass, IKObjectivePosture
 from tests.solver.conftest import bare_robot, cpu_solver
@@ -22,7 +22,7 @@ def jacobian(robot, objective, mode=IKJacobianType.ANALYTIC, *, support=None, pr
     if support is not None:
         rows.set_support(support, np.full(rows.count, probed), np.array([False]))
     rows.bind(COUNT, index)
-    poses = Poses.allocate(model, COUNT, rows.count, index, requires_grad=rows.has_gradients)
+    poses = BatchState.allocate(model, COUNT, rows.count, index, requires_grad=rows.has_gradients)
     poses.joint_q.assign(robot.random_joint_q(np.random.default_rng(3), COUNT).astype(np.float32))
     tapes = RowTapes(rows, poses)
     rows.compute_residuals(poses, tapes)
