@@ -50,24 +50,10 @@ class IslandResults(Sequence[tuple[IslandResult, ...]]):
         return np.asarray(np.arange(self.tree_island.shape[1]) < self.nisland[:, None])
 
     @property
-    def island_ntree(self) -> NDArray[np.int32]:
-        """Number of kinematic trees of each island, 0 past the last one, int32 [n, trees]."""
-        return self._count(self.tree_island)
-
-    @property
     def dof_island(self) -> NDArray[np.int32]:
         """Island of every DOF, -1 for locked DOFs and for trees without rows, int32 [n, joint_dof_count]."""
         treeid = self.robot.trees.dof_treeid
         return np.where(treeid >= 0, self.tree_island[:, treeid], -1).astype(np.int32)
-
-    @property
-    def island_nv(self) -> NDArray[np.int32]:
-        """Number of DOFs of each island, 0 past the last one, int32 [n, trees]."""
-        return self._count(self.dof_island)
-
-    def _count(self, member_island: NDArray[np.int32]) -> NDArray[np.int32]:
-        islands = np.arange(self.tree_island.shape[1], dtype=np.int32)
-        return np.asarray((member_island[:, None, :] == islands[:, None]).sum(axis=2, dtype=np.int32))
 
     def __len__(self) -> int:
         return len(self.nisland)
