@@ -5,7 +5,6 @@ any form --`poses_of`--> `Poses`: position [m] and unit quaternion xyzw, [..., 7
 Needs NumPy alone. Objects of SciPy and Pinocchio are known by their attributes; neither is imported.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,8 @@ class Poses:
 
     Args:
         positions: Positions [m], shape [..., 3].
-        orientations_xyzw: Unit quaternions xyzw, shape [..., 4]; lengths within 1e-3 of 1 are normalised.
+        orientations_xyzw: Unit quaternions xyzw, shape [..., 4]; lengths within 1e-3 of 1 are normalised. Or rotation
+            matrices, shape [..., 3, 3], or a SciPy Rotation.
 
     Attributes:
         transforms: Position [m] and unit quaternion xyzw, float64 [..., 7].
@@ -34,8 +34,9 @@ class Poses:
         ValueError: A wrong shape, a number that is not finite, or no rotation.
     """
 
-    def __init__(self, positions: ArrayLike, orientations_xyzw: ArrayLike) -> None:
-        position, orientation = _numbers("positions", positions, 3), _numbers("orientations_xyzw", orientations_xyzw, 4)
+    def __init__(self, positions: ArrayLike, orientations_xyzw: Any) -> None:
+        given = quaternions_of(orientations_xyzw) if is_rotation(orientations_xyzw) else orientations_xyzw
+        position, orientation = _numbers("positions", positions, 3), _numbers("orientations_xyzw", given, 4)
         length = np.linalg.norm(orientation, axis=-1, keepdims=True)
         if (np.abs(length - 1.0) > ROUNDED).any():
             worst = length.flat[int(np.abs(length - 1.0).argmax())]
@@ -53,12 +54,7 @@ class Poses:
             raise ValueError(f"matrices have shape {list(found.shape)}. Allowed: [..., 4, 4].")
         if (np.abs(found[..., 3, :] - BOTTOM) > ROUNDED).any():
             raise ValueError("The last row of a matrix is not 0, 0, 0, 1. Is the matrix transposed?")
-        return cls(found[..., :3, 3], quaternions_of(found[..., :3, :3]))
-
-    @classmethod
-    def from_rotations(cls, positions: ArrayLike, rotations: Any) -> "Poses":
-        """Return poses of positions [..., 3] and rotation matrices [..., 3, 3] or a SciPy Rotation."""
-        return cls(positions, quaternions_of(rotations))
+        return cls(found[..., :3, 3], found[..., :3, :3])
 
     @classmethod
     def from_rpy(cls, positions: ArrayLike, rpy: ArrayLike, *, degrees: bool = False) -> "Poses":
@@ -118,9 +114,6 @@ class Poses:
         found.transforms = self.transforms[index].reshape(*chosen, 7)
         return found
 
-    def __iter__(self) -> Iterator["Poses"]:
-        return (self[k] for k in range(len(self)))
-
     def __repr__(self) -> str:
         return f"<Poses: shape {list(self.transforms.shape[:-1])}>"
 
@@ -140,7 +133,12 @@ def poses_of(value: Any) -> Poses | None:
         found = object.__new__(Poses)
         found.transforms = np.stack([one.transforms for one in value])
         return found
-    return Poses.from_matrices(value) if sizes_of(value)[-2:] == (4, 4) else None
+    return Poses.from_matrices(value) if _sizes(value)[-2:] == (4, 4) else None
+
+
+def is_rotation(value: Any) -> bool:
+    """Return whether a value is rotation matrices [..., 3, 3] or a SciPy Rotation."""
+    return hasattr(value, "as_quat") or _sizes(value)[-2:] == (3, 3)
 
 
 def quaternions_of(rotations: Any) -> Numbers:
@@ -180,7 +178,7 @@ def quaternions_of(rotations: Any) -> Numbers:
     return np.asarray(found / np.linalg.norm(found, axis=-1, keepdims=True))
 
 
-def sizes_of(value: Any) -> tuple[int, ...]:
+def _sizes(value: Any) -> tuple[int, ...]:
     """Return the shape of an array, or the lengths of nested lists along their first entries."""
     if hasattr(value, "shape"):
         return tuple(value.shape)
@@ -188,7 +186,7 @@ def sizes_of(value: Any) -> tuple[int, ...]:
     while isinstance(value, list | tuple) and value:
         sizes.append(len(value))
         value = value[0]
-    return (*sizes, *sizes_of(value)) if hasattr(value, "shape") else tuple(sizes)
+    return (*sizes, *_sizes(value)) if hasattr(value, "shape") else tuple(sizes)
 
 
 def _finite(name: str, value: Any) -> Numbers:

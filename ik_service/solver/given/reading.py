@@ -11,7 +11,7 @@ from ik_service.errors import in_a_line
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.mechanism.configuration import refuse_degrees
 from ik_service.mechanism.transforms import given_poses
-from ik_service.poses import quaternions_of, sizes_of
+from ik_service.poses import is_rotation, quaternions_of
 from ik_service.robots import RobotModel
 from ik_service.solver.given.arrays import as_numpy, by_target, host_array, plain_targets, unit_quaternions
 from ik_service.solver.given.asked_limits import read_limits
@@ -81,7 +81,7 @@ def _has_width(value: Any, width: int) -> bool:
 
 def _quaternions(given: Any, *, wxyz: bool) -> Any:
     """Return quaternions of rotation matrices or of a SciPy Rotation, also in a list by target; others as given."""
-    if hasattr(given, "as_quat") or sizes_of(given)[-2:] == (3, 3):
+    if is_rotation(given):
         return np.atleast_2d(quaternions_of(given))[..., TO_WXYZ if wxyz else slice(None)]
     if isinstance(given, list | tuple) and any(hasattr(one, "as_quat") or np.ndim(one) == 3 for one in given):
         return [_quaternions(one, wxyz=wxyz) for one in given]

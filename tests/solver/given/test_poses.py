@@ -140,7 +140,7 @@ BAD = {
     "degrees": (lambda: Poses.from_rpy([0.0, 0.0, 0.0], [0.0, 0.0, 90.0]), "degrees=True"),
     "length": (lambda: Poses([0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 2.0]), "length 2"),
     "width": (lambda: Poses([0.0, 0.0], [0.0, 0.0, 0.0, 1.0]), r"positions have shape \[2\]"),
-    "rotations": (lambda: Poses.from_rotations([0.0, 0.0, 0.0], np.eye(2)), r"Allowed: \[..., 3, 3\]"),
+    "rotations": (lambda: Poses([0.0, 0.0, 0.0], 2.0 * np.eye(3)), "scaled"),
 }
 
 
