@@ -14,6 +14,7 @@ import pytest
 import ik_service
 from ik_service import IKSolver, load_robot
 from ik_service.mechanism.transforms import quaternion_rotate, transform_multiply
+from tests.page.guests import scene_server
 
 URDF = Path(ik_service.__file__).parent / "robots" / "builtin" / "panda.urdf"
 FOLDER = Path(__file__).parents[2] / "examples"
@@ -178,3 +179,29 @@ def test_the_map_says_what_solves_say_and_finds_a_base(example, monkeypatch, tmp
     )
     assert solved > 400
     assert abs(by_map - solved) < 60
+
+
+@example_of("mouse_teleoperation")
+def test_the_hand_follows_the_arrows_only_while_the_clutch_is_engaged(example):
+    robot = load_robot("panda")
+    with scene_server() as server:
+        scene, drags = server.scene, {20: [0.1, 0.0, -0.1], 60: [-0.1, 0.0, 0.1], 80: [0.0, 0.2, 0.0]}
+        made, pictures = [], iter(range(1000))
+        add, check = scene.add_transform_controls, server.gui.add_checkbox
+        scene.add_transform_controls = lambda *given, **more: made.append(add(*given, **more)) or made[-1]
+        server.gui.add_checkbox = lambda *given, **more: made.append(check(*given, **more)) or made[-1]
+
+        def played(_):
+            picture = next(pictures)
+            if picture in drags:
+                made[0].position = made[0].position + np.array(drags[picture])
+            made[1].value = not 50 <= picture < 70  # the arrows go back while the clutch is released
+
+        joint_q = example.lead(server, 5.0, sleep=played)
+    hand = robot.forward_kinematics(joint_q, ["panda_hand"]).positions[:, 0]
+    ticks = round(example.PICTURE_S / example.DT)
+    moved = [hand[k * ticks - 1] - hand[0] for k in (49, 79, 146)]
+    np.testing.assert_allclose(moved, [[0.1, 0.0, -0.1], [0.1, 0.0, -0.1], [0.1, 0.2, -0.1]], atol=2e-3)
+    joints = np.diff(joint_q, axis=0) / example.DT
+    assert np.abs(np.diff(joints, axis=0)).max() / example.DT <= 10.0 * (1.0 + ROUNDING)
+    assert np.linalg.norm(np.diff(hand, axis=0), axis=1).max() / example.DT < 0.6
