@@ -86,8 +86,9 @@ class Export:
         """Give prefix, number and size of the files, without their contents."""
         return f"<Export '{self.prefix}': {len(self.files)} files, {sum(map(len, self.files.values()))} bytes>"
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: str | Path) -> None:
         """Write the files into a folder, made if missing; InputError if the files cannot be written."""
+        folder = Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for name, content in self.files.items():

@@ -82,7 +82,7 @@ class BatchRunner:
             for share in shares:
                 asked = share.queued.request
                 requests.append(asked if share.count == share.queued.problem_count else asked.part(share.rows))
-            TIME_CHECK.set(partial(shares[0].queued.require_time, started_at))
+            TIME_CHECK.set(partial(shares[0].queued.require_time, time.thread_time()))
             result = self.solver_cache.solve_together(robot, requests, shares[0].queued.owner)
         except Exception as error:  # objectives, Warp, compilers: any error; callers get the error, the thread goes on
             if len(shares) > 1 and isinstance(error, InputError):

@@ -1,7 +1,6 @@
 """Poses as matrices, angles, rotations of other libraries: the answers of the same numbers, or a reason why not."""
 
 import numpy as np
-import pinocchio
 import pytest
 
 from ik_service import IKSolver, Poses, Target, load_robot
@@ -26,6 +25,13 @@ class Rotation:
         return self._quaternions
 
 
+class SE3:
+    """Stands for `pinocchio.SE3`."""
+
+    def __init__(self, matrix):
+        self.homogeneous = matrix
+
+
 @pytest.fixture(scope="module")
 def solver():
     return IKSolver(load_robot("panda", collision="ignore"), ["panda_hand"], device="cpu")
@@ -42,7 +48,7 @@ FORMS = {
     "a list of single Poses": lambda poses: (list(poses),),
     "matrices": lambda poses: (poses.matrices,),
     "nested lists": lambda poses: (poses.matrices.tolist(),),
-    "SE3": lambda poses: ([pinocchio.SE3(one) for one in poses.matrices],),
+    "SE3": lambda poses: ([SE3(one) for one in poses.matrices],),
     "rotation matrices": lambda poses: (poses.positions, poses.matrices[:, :3, :3]),
     "a SciPy rotation": lambda poses: (poses.positions, Rotation(poses.orientations_xyzw)),
     "wxyz": lambda poses: (Poses.from_wxyz(poses.positions, poses.orientations_xyzw[:, [3, 0, 1, 2]]),),
@@ -77,7 +83,7 @@ def test_several_targets_take_poses_together_or_in_a_list():
 def test_tools_shapes_frames_and_ticks_take_poses(solver):
     robot, numbers = solver.robot, [0.0, 0.1, 0.2, 0.0, 0.0, 1.0, 0.0]
     pose = Poses(numbers[:3], numbers[3:])
-    for given in (pose, pose.matrices, pinocchio.SE3(pose.matrices)):
+    for given in (pose, pose.matrices, SE3(pose.matrices)):
         np.testing.assert_array_equal(
             IKSolver(robot, [Target("panda_hand", offset=given)], device="cpu").targets[0].offset, numbers
         )
