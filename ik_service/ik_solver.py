@@ -146,8 +146,8 @@ class IKSolver(CandidateSolving, ClipFitting):
             object_enabled: Objects present in the world, booleans [objects] or [n, objects]; None for all.
             attached: Objects carried by links, by name; new ones compile nothing.
             joint_limits: Limits within the robot's [rad or m]: a mapping from names of DOFs to pairs (lower, upper),
-                each a number or [n]; a pair of arrays [DOFs] or [n, DOFs]; or `AskedLimits`, in place of the next two,
-                too. New limits compile nothing.
+                each a number or [n]; a pair of arrays [DOFs] or [n, DOFs]; or `RequestedLimits`, which also replace
+                `frozen` and `max_change`. New limits compile nothing.
             frozen: DOFs held at their values in `initial_joint_q`, within the robot's limits: names, a mapping from
                 names to a boolean or [n], or booleans [DOFs] or [n, DOFs].
             max_change: Largest distance of DOFs from `initial_joint_q` [rad or m]: one number for all, a mapping from
@@ -221,8 +221,8 @@ class IKSolver(CandidateSolving, ClipFitting):
         """Return the answers of the launches of `recorded`.
 
         The same as `solve` without `best_of`, `solutions` and `precision`. Answers in contact stay: no other
-        combination of the islands' solutions is tried, and targets are not solved for alone. No start is found with
-        loops opened. Arguments are as in `solve`.
+        combination of the islands' solutions is tried, and no target is solved without the other rows. No start is
+        found with loops opened. Arguments are as in `solve`.
 
         Raises:
             InputError: A value that is not allowed.

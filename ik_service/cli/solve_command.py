@@ -18,7 +18,7 @@ from ik_service.robots import RobotModel, load_robot, load_world
 from ik_service.service.pool.solver_cache import SolverCache
 from ik_service.service.queue.solve_request import MotionCall, SolveRequest, TimedResult
 from ik_service.solver.candidates import Choice, read_groups
-from ik_service.solver.given.asked_limits import LimitReading
+from ik_service.solver.given.requested_limits import LimitReading
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.result import IKResult
 from ik_service.solver.verdict.advice import advice

@@ -43,7 +43,7 @@ from ik_service.control.tick.arrays import (
 from ik_service.control.tick.derivatives import TickAnswer, TickDerivatives, tick_derivatives
 from ik_service.control.tick_islands import RecordedTicks, TickIslands, record_ticks
 from ik_service.errors import EngineError
-from ik_service.kernels.device_lock import DEVICE_LOCK, turn_on
+from ik_service.kernels.device_lock import DEVICE_LOCK, device_work
 from ik_service.kernels.kernel_loading import KernelsFor, whom_of
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.mechanism.configuration import refuse_degrees
@@ -265,7 +265,7 @@ class IKController:
     @contextmanager
     def _kept(self) -> Iterator[None]:
         """Restore the state after some ticks: positions, targets, and results of the last tick."""
-        with turn_on(self._islands.device):
+        with device_work(self._islands.device):
             put_back, tasks = self._arrays.kept(), self._islands.last_tasks()
             is_placed, seconds = self._is_placed, self._caller.result.seconds
             try:

@@ -29,7 +29,7 @@ from ik_service.control.control_tasks import ControlTasks
 from ik_service.control.tick.arrays import HOLDING, TickArrays, TickTask, device_array, packed_launch
 from ik_service.control.tick.kernel import TickCode, tick_code
 from ik_service.errors import EngineError
-from ik_service.kernels.device_lock import turn_on
+from ik_service.kernels.device_lock import device_work
 from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, load_kernels
 from ik_service.mechanism.coupling import follower_numbers
 from ik_service.robots import DeviceModel
@@ -226,7 +226,7 @@ class TickIslands:
 
     def forget_last_tick(self) -> None:
         """Treat the tasks of the next tick as static, and forget trials beside resting robots."""
-        with turn_on(self._model.device):
+        with device_work(self._model.device):
             for island in self.islands:
                 island.task.input_before.fill_(wp.nan)
 
@@ -245,7 +245,7 @@ class TickIslands:
         if version == self._version:
             return
         found = [self.data.addresses(island.program) for island in self.islands]
-        with turn_on(self._model.device):
+        with device_work(self._model.device):
             for island, addresses in zip(self.islands, found, strict=True):
                 for name, values in addresses.items():
                     getattr(island.task, name).assign(np.asarray(values))

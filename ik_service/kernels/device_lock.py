@@ -56,7 +56,7 @@ class SideBySide:
 _ON_CPU = SideBySide()
 
 
-def turn_on(device: wp.Device | None) -> AbstractContextManager[object]:
+def device_work(device: wp.Device | None) -> AbstractContextManager[object]:
     """Return the context to hold while a device works: exclusive on a GPU, beside other threads on a CPU."""
     return DEVICE_LOCK if device is not None and device.is_cuda else _ON_CPU
 

@@ -18,8 +18,8 @@ from ik_service.mechanism.trees import joints_to
 from ik_service.motion.clip_limits import Frames, neighbours
 from ik_service.motion.clip_problem import ClipProblem, DrawnSolver
 from ik_service.robots import JointType
-from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.given.requested_limits import RequestedLimits
 from ik_service.solver.result import IKResult
 
 SWEEPS = {2: 6, 3: 16}  # most passes over all frames, by the number of colours of `ClipLimits`
@@ -229,7 +229,7 @@ def _sweep(
     ends[0] = -np.inf
     own = robot.dof_coordinate[robot.active_dof] >= 0
     ends[0][:, own], ends[1][:, own] = lower, upper
-    asked = AskedLimits(ends[0], ends[1], np.zeros_like(ends[0], dtype=bool))
+    asked = RequestedLimits(ends[0], ends[1], np.zeros_like(ends[0], dtype=bool))
     part = problem.batch.part(frames)._replace(start=joint_q[frames], limits=asked)
     weight = SMOOTH_WEIGHT * problem.smoothness
     result = solver.solve(part, options, reference, weight)

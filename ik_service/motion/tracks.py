@@ -17,7 +17,7 @@ from ik_service.motion.metric import CHANGE_ROUNDING, JointMetric
 from ik_service.motion.result import FAR_STEP, FASTER
 from ik_service.motion.turns import centred
 from ik_service.motion.waypoints import Group, Waypoints
-from ik_service.solver.given.asked_limits import AskedLimits
+from ik_service.solver.given.requested_limits import RequestedLimits
 
 Places = NDArray[np.intp]
 FIRST_STRIDE, STRIDE = 4, 64  # waypoints: at first, at most
@@ -84,7 +84,7 @@ class GroupSolver:
             lower, upper = np.maximum(self._lower, room[0] + shift), np.minimum(self._upper, room[1] + shift)
             ends = [np.tile(end, (len(at), 1)) for end in self._ends]
             ends[0][:, self._active], ends[1][:, self._active] = lower, np.maximum(lower, upper)
-            asked = AskedLimits(ends[0], ends[1], np.zeros(ends[0].shape, dtype=bool))
+            asked = RequestedLimits(ends[0], ends[1], np.zeros(ends[0].shape, dtype=bool))
         result = self._waypoints.solve_from(at, turned, asked, finish=finish)
         found, met = result.joint_q.astype(np.float64), self._waypoints.successes(result)[:, self._number]
         if room is not None:

@@ -16,9 +16,9 @@ from ik_service.collision.check import check_collision
 from ik_service.collision.distance_grid import DistanceGrid
 from ik_service.motion.metric import FloatArray, JointMetric
 from ik_service.robots import RobotModel
-from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.given.requested_limits import RequestedLimits
 from ik_service.solver.given.worlds import CheckedWorlds
 from ik_service.solver.result import IKResult
 
@@ -105,7 +105,7 @@ class Waypoints:
         return self.problems.problem_count
 
     def solve_from(
-        self, which: NDArray[np.intp], start: FloatArray, limits: AskedLimits | None = None, *, finish: bool = False
+        self, which: NDArray[np.intp], start: FloatArray, limits: RequestedLimits | None = None, *, finish: bool = False
     ) -> IKResult:
         """Solve waypoints, each from its own start only; with `finish` in the precision of the finish."""
         options = replace(self.options, precision=self.finish) if finish else self.options

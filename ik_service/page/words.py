@@ -47,7 +47,7 @@ PROOFS: Mapping[int, str] = {
 }
 """Reason of each kind of proof, by the column `proof`."""
 BRANCH_PARTS: Mapping[str, int] = {"shoulder": 4, "elbow": 2, "wrist": 1}
-"""Bits of the number of a branch. Their meaning depends on the axes of the robot, so they are letters, not sides."""
+"""Bits of a branch code. Their meaning depends on the axes of the robot, so they are letters, not sides."""
 BRANCHES = (
     "Shoulder A or B: the wrist is on one side of axis 1 or on the other. "
     "Elbow, wrist A or B: bent one way or the other."

@@ -130,8 +130,9 @@ class ServiceApp(FastAPI):
         self._gate = gate
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Return the gate around FastAPI's layers."""
-        return self._gate(super().build_middleware_stack())
+        """Return the gate, the direct routes and FastAPI's layers; layers added by others see every request."""
+        layers = super().build_middleware_stack()
+        return self._gate(layers if self.user_middleware else solve.DirectRoutes(layers))
 
     def openapi(self) -> dict[str, Any]:
         """Return our OpenAPI document."""

@@ -81,7 +81,7 @@ class CandidateRace:
         self._fate = np.full(batch.problem_count, NOT_NEEDED, np.int8)
         # order in which candidates stay in the race; -infinity for all that stay, infinity for all that go
         self._place = np.full(batch.problem_count, -np.inf)
-        self._is_near = np.ones(batch.problem_count, bool)  # whether to go on, if the group has an answer
+        self._is_near = np.ones(batch.problem_count, bool)  # whether a candidate stays once its group has an answer
 
     def result(self, order: CallerOrder) -> CandidateResult | None:
         """Return the best candidate of each group; None for a faulty number."""
@@ -191,12 +191,12 @@ class CandidateRace:
         fate[result.status == IKStatus.BLOCKED_BY_COLLISION] = BLOCKED
         fate[result.proof == TOOL_CONTACT] = PROVEN_BLOCKED
         fate[result.success] = SOLVED
-        told = result.success | (self._fate[rows] != SOLVED)
+        known = result.success | (self._fate[rows] != SOLVED)
         if is_narrowed:  # by the best answer of the group: only a success says more than was known before
-            told &= result.success | np.isinf(self._best[group])
-        self._fate[rows[told]] = fate[told]
-        for code in np.unique(result.status[told & ~result.success]):
-            groups = group[told & (result.status == code)]
+            known &= result.success | np.isinf(self._best[group])
+        self._fate[rows[known]] = fate[known]
+        for code in np.unique(result.status[known & ~result.success]):
+            groups = group[known & (result.status == code)]
             self._status[groups[HOPE[code] > HOPE[self._status[groups]]]] = code
 
     def _keep(self, rows: Rows, joint_q: NDArray[Any], value: Float64Array) -> bool:

@@ -13,13 +13,13 @@ from ik_service.mechanism.transforms import Float64Array
 from ik_service.mechanism.trees import joints_to
 from ik_service.robots import RobotModel
 from ik_service.solver.candidates import Criterion
-from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.batch import Batch
+from ik_service.solver.given.requested_limits import RequestedLimits
 from ik_service.solver.given.targets import Target, rows_of
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.result import IKResult
 
-FAR_FROM_BEST = 1.35  # times the best value: a first answer further off is taken to stay far off
+FAR_FROM_BEST = 1.35  # times the best value: a worse first answer is assumed to stay worse
 BEFORE_OTHERS = 1e3  # difference of places: no value or cost is as large
 UNSOLVED_STAGES = 2  # stages after which candidates without an answer leave the race
 
@@ -161,17 +161,17 @@ def largest_change(robot: RobotModel, start: NDArray[Any], joint_q: NDArray[Any]
     return np.asarray(found)
 
 
-def limits_of(robot: RobotModel, limits: AskedLimits | None, rows: Rows) -> AskedLimits:
+def limits_of(robot: RobotModel, limits: RequestedLimits | None, rows: Rows) -> RequestedLimits:
     """Return the limits of some candidates; `limits` are those of all candidates, None for the robot's."""
     if limits is not None:
         return limits.part(rows)
     frozen = np.zeros((1, robot.active_dof_count), bool)
-    return AskedLimits(robot.active_limit_lower[None], robot.active_limit_upper[None], frozen)
+    return RequestedLimits(robot.active_limit_lower[None], robot.active_limit_upper[None], frozen)
 
 
 def limits_near(
-    robot: RobotModel, limits: AskedLimits, start: NDArray[Any], most: Float64Array
-) -> tuple[AskedLimits, NDArray[np.bool_]]:
+    robot: RobotModel, limits: RequestedLimits, start: NDArray[Any], most: Float64Array
+) -> tuple[RequestedLimits, NDArray[np.bool_]]:
     """Return limits within changes `most` [n] of starts [n, coordinates], and the mask of lines with room between.
 
     The limits returned are of the lines with room alone.
@@ -186,13 +186,16 @@ def limits_near(
 
 
 def limits_inside(
-    limits: AskedLimits, moving: NDArray[np.bool_], least: Float64Array
-) -> tuple[AskedLimits, NDArray[np.bool_]]:
+    limits: RequestedLimits, moving: NDArray[np.bool_], least: Float64Array
+) -> tuple[RequestedLimits, NDArray[np.bool_]]:
     """Return limits at least `least` [n] inside the limits of moving joints, and the mask of lines with room."""
     inside = np.where(moving & (limits.lower < limits.upper), np.maximum(least, 0.0)[:, None], 0.0)
     return _with_room(limits, limits.lower + inside, limits.upper - inside)
 
 
-def _with_room(limits: AskedLimits, lower: Float64Array, upper: Float64Array) -> tuple[AskedLimits, NDArray[np.bool_]]:
+def _with_room(
+    limits: RequestedLimits, lower: Float64Array, upper: Float64Array
+) -> tuple[RequestedLimits, NDArray[np.bool_]]:
     is_open: NDArray[np.bool_] = np.asarray((lower <= upper).all(axis=1))
-    return AskedLimits(lower[is_open], upper[is_open], np.broadcast_to(limits.frozen, lower.shape)[is_open]), is_open
+    frozen = np.broadcast_to(limits.frozen, lower.shape)[is_open]
+    return RequestedLimits(lower[is_open], upper[is_open], frozen), is_open

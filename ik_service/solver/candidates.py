@@ -87,8 +87,8 @@ def read_groups(group: Any, group_count: Any, cost: Any, candidates: int) -> Gro
     ids = np.zeros(candidates, np.intp) if group is None else np.asarray(as_numpy("group", group))
     most = candidates if group_count is None else int(group_count)
     if ids.dtype.kind not in "iu" or ids.shape != (candidates,):
-        told = f"{ids.dtype} of shape {list(ids.shape)}"
-        raise InputError(f"group is {told}. Allowed: [{candidates}] whole numbers, the group of each candidate.")
+        shown = f"{ids.dtype} of shape {list(ids.shape)}"
+        raise InputError(f"group is {shown}. Allowed: [{candidates}] whole numbers, the group of each candidate.")
     outside = np.flatnonzero((ids < 0) | (ids >= most))
     if len(outside):
         other = ", or below group_count" if group_count is None else ""

@@ -104,8 +104,8 @@ def _tell_once(name: str) -> None:
     """Log the GPU of a name: a whole one, or a MIG instance."""
     gpu = wp.get_device(name)
     version = f"{gpu.arch // 10}.{gpu.arch % 10}"
-    told = name, gpu.name, version, gpu.sm_count, gpu.total_memory / 2**30
-    _logger.info("Device %s is %s: compute capability %s, %d multiprocessors, %.0f GiB.", *told)
+    facts = name, gpu.name, version, gpu.sm_count, gpu.total_memory / 2**30
+    _logger.info("Device %s is %s: compute capability %s, %d multiprocessors, %.0f GiB.", *facts)
 
 
 @functools.cache

@@ -38,7 +38,7 @@ from ik_service.solver.verdict.float64_kinematics import float64_kinematics
 from ik_service.solver.workspace import Workspace
 
 DEVICE_ROWS_MAX, DEVICE_DOFS_MAX = 24, 32
-"""Of targets and of a robot: arrays of a thread stand in local memory, which a GPU sets aside for all its threads."""
+"""Most rows of targets and DOFs of a robot: each thread of a GPU has arrays of these sizes in local memory."""
 OF_SCALARS = JointType.FIXED, JointType.REVOLUTE, JointType.CONTINUOUS, JointType.PRISMATIC
 GOES_ON, RESTS, LEFT_OUT = (wp.constant(k) for k in range(3))
 _AT_LIMIT, _LEAST_SHARE = wp.constant(wp.float64(AT_LIMIT)), wp.constant(wp.float64(LEAST_SHARE))

@@ -88,7 +88,7 @@ class ArrayGraphs:
 
 
 ON_HOST = {"best_of": None, "solutions": 1, "deadline_s": None}
-"""Options that the host has a part in, and the values that leave it out."""
+"""Options that need the host, each with the value that does not."""
 DERIVED = "joint_q_by_targets", "is_differentiable"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.kernels.device_lock import DEVICE_LOCK, turn_on
+from ik_service.kernels.device_lock import DEVICE_LOCK, device_work
 from ik_service.kernels.kernel_loading import KernelsFor
 from ik_service.kinematics.manipulability import Motion
 from ik_service.mechanism.caller_order import CallerOrder
@@ -23,8 +23,8 @@ from ik_service.result_schema import (
 from ik_service.robots import RobotModel
 from ik_service.solver.arrays.partition import Partition
 from ik_service.solver.arrays.problem_arrays import SolveSettings
-from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.reading import read_start
+from ik_service.solver.given.requested_limits import RequestedLimits
 from ik_service.solver.given.targets import Target, joined_targets, rows_of
 from ik_service.solver.recorded_launches import PreparedSolve
 from ik_service.solver.verdict.explanation import AskedSolve, ExplainedResult
@@ -70,7 +70,7 @@ class IKResult(ExplainedResult):
     seeds: int
     islands: IslandResults
     targets: tuple[Target, ...]
-    limits: AskedLimits | None = None
+    limits: RequestedLimits | None = None
     asked: AskedSolve | None = None
 
     def __repr__(self) -> str:
@@ -102,7 +102,7 @@ class IKResult(ExplainedResult):
     def to_warp(self) -> dict[str, wp.array[Any]]:
         """Return the columns as Warp arrays on the solver's device, by name; on a CPU they share their memory."""
         values = {column.name: getattr(self, column.name) for column in DEVICE_COLUMNS}
-        with turn_on(wp.get_device(self.device)):
+        with device_work(wp.get_device(self.device)):
             return {name: wp.array(column, device=self.device, copy=False) for name, column in values.items()}
 
 
@@ -124,7 +124,7 @@ def join_results(parts: Sequence[tuple[IKResult, slice]]) -> IKResult:
     joined["targets"] = joined_targets([(result.targets, rows) for result, rows in parts])
     given = [result.limits.part(own) for result, own in parts if result.limits is not None]
     if given:
-        joined["limits"] = AskedLimits.joined(given, [own.stop - own.start for _, own in parts])
+        joined["limits"] = RequestedLimits.joined(given, [own.stop - own.start for _, own in parts])
     return instance_of(IKResult, vars(first) | joined)
 
 
@@ -184,7 +184,7 @@ def collect_result(head: ResultHead, work: Workspace, prepared: PreparedSolve, s
     if not order.is_own:
         values |= {name: order.coordinates_of(values[name]) for name in OF_COORDINATES}
         values |= {name: order.dofs_of(values[name]) for name in OF_DOFS}
-    values["seeds"], values["limits"] = settings.seeds, work.asked_limits
+    values["seeds"], values["limits"] = settings.seeds, work.requested_limits
     islands = {"robot": head.robot, "row_labels": head.row_labels, **verified.of_islands.read(count)}
     for name in _PARTITION_NAMES:  # one line if all problems have the same islands
         lines = getattr(prepared.partition, name)

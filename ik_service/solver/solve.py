@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ik_service.collision.collision_data import CollisionData
 from ik_service.compiler import Lanes
 from ik_service.errors import EngineError
-from ik_service.kernels.device_lock import DEVICE_LOCK, turn_on
+from ik_service.kernels.device_lock import DEVICE_LOCK, device_work
 from ik_service.kernels.host_device_array import side_stream, wait
 from ik_service.kernels.kernel_loading import KernelsFor, load_kernels_alone, whom_of
 from ik_service.robots import RobotModel
@@ -52,7 +52,8 @@ class SolverCore:
         setup: SolverSetup,
     ) -> None:
         self.robot, self.objectives, self.options, self._join = robot, tuple(objectives), setup.options, setup.join
-        self.targets, self._device, self._turn = PoseTargets(robot, targets), setup.device, turn_on(setup.device)
+        self.targets, self._device = PoseTargets(robot, targets), setup.device
+        self._device_work = device_work(setup.device)
         self._threads = 1 if island_launches.in_threads(setup.device) else setup.threads
         whom = whom_of(robot.name, [target.link for target in self.targets.all])
         self._kernels = KernelsFor(whom)  # around everything that may compile
@@ -158,7 +159,7 @@ class SolverCore:
             part = batch.part(left)
             with self.data_of(part):
                 searched = self.run(part, with_time_left(options, began))
-            assert searched is not None  # the same numbers were sound before
+            assert searched is not None  # the numbers were checked in the first solve
             replace_answers(result, left, collect_result(head, self.work, *searched))
         return result
 
@@ -201,14 +202,14 @@ class SolverCore:
             with DEVICE_LOCK:
                 work = self._fitted_workspace(settings, batch.enabled, batch.worlds, verdict=verdict)
                 work.start = first = start if guess is None else guess
-                if limits is not None or work.asked_limits is not None:
+                if limits is not None or work.requested_limits is not None:
                     first = work.use_limits(limits, first, batch.problem_count)
                 work.inputs.stage(batch.positions, batch.orientations_xyzw, first)
                 work.set_options(settings, has_start=start is not None)
                 prepared = self.engine.prepare(work, settings)
                 if options.deadline_s is not None:
                     side_stream(str(self._device))
-            with self._turn:  # kernels of several solvers may run side by side on a CPU; a GPU has one stream for all
+            with self._device_work:  # on a CPU beside kernels of other solvers; a GPU has one stream for all
                 if options.deadline_s is None:
                     prepared.run()
                 else:
@@ -230,7 +231,7 @@ class SolverCore:
         settings = self._settings(count, options, worlds)
         with self._kernels, DEVICE_LOCK:
             work = self._fitted_workspace(settings, None, worlds)
-            if work.asked_limits is not None:
+            if work.requested_limits is not None:
                 work.use_limits(None, None, 0)
             work.copies = False
             try:

@@ -19,7 +19,7 @@ from ik_service.solver.arrays.limit_arrays import LimitArrays, coordinates_const
 from ik_service.solver.arrays.partition import Partition, discovered_partition
 from ik_service.solver.arrays.parts import SOLVE_IO
 from ik_service.solver.arrays.problem_arrays import BestAttempts, Problems, Searches, SolveSettings
-from ik_service.solver.given.asked_limits import AskedLimits
+from ik_service.solver.given.requested_limits import RequestedLimits
 from ik_service.solver.given.targets import Target
 from ik_service.solver.recorded_launches import PreparedSolve, RecordedLaunches, RecordedStep
 from ik_service.solver.recording import KeptRecording, PartLaunches, Recording, per_problem, without_count
@@ -55,7 +55,7 @@ class Workspace:
         self._own_limits = LimitArrays(model, hard_limits=hard_limits)
         self._narrower: LimitArrays | None = None
         # limits of the last solve, narrower than the robot's; None for the robot's
-        self.asked_limits: AskedLimits | None = None
+        self.requested_limits: RequestedLimits | None = None
         # configurations of seed 0 of the last solve as given, inside or outside the limits; None for none
         self.start: NDArray[Any] | None = None
         self.copies = True  # whether launches recorded now copy between host and device
@@ -79,7 +79,7 @@ class Workspace:
         self.verification.use_rows(layout.rows)
         self.forget()
 
-    def use_limits(self, asked: AskedLimits | None, start: NDArray[Any] | None, count: int) -> NDArray[Any] | None:
+    def use_limits(self, asked: RequestedLimits | None, start: NDArray[Any] | None, count: int) -> NDArray[Any] | None:
         """Set the limits of the next solve, None: the limits of the robot; return its start within them."""
         limits = self._own_limits
         if asked is not None:
@@ -90,7 +90,7 @@ class Workspace:
             start = limits.take(asked, start, count)
         if limits is not self.problems.limits:
             self.problems.use_limits(limits, self._turns)
-        self.asked_limits = asked
+        self.requested_limits = asked
         return start
 
     def use_targets(self, targets: Sequence[Target]) -> bool:

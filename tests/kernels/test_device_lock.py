@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ik_service import IKSolver
-from ik_service.kernels.device_lock import DEVICE_LOCK, turn_on
+from ik_service.kernels.device_lock import DEVICE_LOCK, device_work
 from ik_service.solver import result
 from ik_service.solver.given import arrays
 
@@ -31,7 +31,7 @@ def is_locked():
 
 @pytest.mark.parametrize("is_cuda", [False, True])
 def test_a_gpu_is_taken_in_turns_and_a_cpu_is_not(is_cuda):
-    with turn_on(SimpleNamespace(is_cuda=is_cuda)):
+    with device_work(SimpleNamespace(is_cuda=is_cuda)):
         assert is_locked() is is_cuda
     assert not is_locked()
 

@@ -11,7 +11,7 @@ import warp as wp
 import ik_service
 from ik_service import IKSolver
 from ik_service.kernels import device_lock
-from ik_service.kernels.device_lock import SideBySide, recording, turn_on
+from ik_service.kernels.device_lock import SideBySide, device_work, recording
 from tests.bounded import PATIENCE_S, until
 from tests.solver.conftest import Reachable
 
@@ -34,7 +34,7 @@ def test_nothing_is_recorded_while_another_thread_launches_and_no_launch_begins_
 
     def launch():
         begun.set()
-        with turn_on(CPU):
+        with device_work(CPU):
             events.append("launched")
             over.wait(PATIENCE_S)
 
@@ -63,7 +63,7 @@ def test_a_solve_that_cannot_be_recorded_has_the_same_bytes(given, monkeypatch, 
     monkeypatch.setattr(device_lock, "WAIT_S", 0.0)
     expected = solve(IKSolver(given.robot, ["panda_hand"], device="cpu", engine=engine), given)
     captures.clear()
-    with turn_on(CPU):  # as a thread that always launches
+    with device_work(CPU):  # as a thread that always launches
         assert [solve(solver, given) for _ in range(USES + 2)] == [expected] * (USES + 2)
         assert not captures
     assert [solve(solver, given) for _ in range(USES + 2)] == [expected] * (USES + 2)

@@ -9,7 +9,7 @@ import warp as wp
 
 ROOT = Path(__file__).parents[2]
 QUESTIONS = ("is_cuda", "is_cpu")
-PASSED_ON = ("has_host_copy", "in_threads", "launches_on", "turn_on")
+PASSED_ON = ("has_host_copy", "in_threads", "launches_on", "device_work")
 """Functions that answer by what they ask: whoever calls them asks too."""
 
 

@@ -1,6 +1,6 @@
 """Branches of a class: the configurations that meet a target, one for each choice of signs, as intervals of joints.
 
-Each function gives the branches of a class. Of arms without a searched joint the number of a branch is
+Each function gives the branches of a class. Of arms without a searched joint the code of a branch is
 4 shoulder + 2 elbow + wrist, with a bit for the second sign of each.
 """
 

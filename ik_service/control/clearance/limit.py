@@ -29,7 +29,7 @@ from ik_service.control.clearance.moves import (
     ClearanceTask,
 )
 from ik_service.control.tick.arrays import CLEARANCE_LEAST, TickArrays, device_array, packed_launch
-from ik_service.kernels.device_lock import turn_on
+from ik_service.kernels.device_lock import device_work
 from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, load_kernels
 from ik_service.mechanism.coupling import follower_numbers
 from ik_service.mechanism.kinematic_robot import KinematicRobot
@@ -107,7 +107,7 @@ class ClearanceLimit:
         robot = self._model.robot
         if world is not None:
             self._check_sizes(self._data.lines_of((world,)))
-        with turn_on(self._device):
+        with device_work(self._device):
             if attached != self._attached:
                 self._check_spheres(with_attached(robot, robot.body_spheres, attached))
                 self._attached = dict(attached)

@@ -14,7 +14,7 @@ from ik_service.service.queue.objective_data import FloatArray
 from ik_service.service.schema.fields import Offset
 from ik_service.service.schema.limits import MAX_LIMIT_COUNT, MAX_SWITCH_COUNT, MAX_VALUE
 from ik_service.service.schema.solve import SolveRequestBody
-from ik_service.solver.given.asked_limits import AskedLimits, LimitReading
+from ik_service.solver.given.requested_limits import LimitReading, RequestedLimits
 from objectives.errors import InputError, UnknownNameError
 
 NAMES_SHOWN = 32
@@ -50,9 +50,9 @@ def read_disabled(value: Any, robot: RobotModel, count: int) -> NDArray[np.bool_
     return None if found is None else np.atleast_2d(found)
 
 
-def read_asked_limits(
+def read_requested_limits(
     body: SolveRequestBody, robot: RobotModel, start: FloatArray | None, count: int
-) -> AskedLimits | None:
+) -> RequestedLimits | None:
     """Return the requested limits of joints; None: the limits of the robot.
 
     `start` are the initial configurations, shape [problem_count, joint_coord_count]; None: none given.

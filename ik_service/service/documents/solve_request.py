@@ -18,7 +18,7 @@ from ik_service.service.documents.columns import (
     wrong_count,
 )
 from ik_service.service.documents.envelope import check_link, read_envelope
-from ik_service.service.documents.frames import read_asked_limits, read_disabled, read_offset
+from ik_service.service.documents.frames import read_disabled, read_offset, read_requested_limits
 from ik_service.service.documents.objective import read_objective, row_counts
 from ik_service.service.documents.surroundings import Surroundings, counted_objects, read_surroundings
 from ik_service.service.errors.exceptions import faulty_field
@@ -97,7 +97,7 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
     if options.sensitivity is not None:
         _check_derived(robot, count, [target for target, *_ in poses])
     is_limited = envelope.joint_limits is not None or envelope.frozen or envelope.max_change is not None
-    within = read_asked_limits(envelope, robot, start, count) if is_limited else None
+    within = read_requested_limits(envelope, robot, start, count) if is_limited else None
     targets, positions, orientations = zip(*poses, strict=True) if poses else ((), (), ())
     request = SolveRequest(
         targets,

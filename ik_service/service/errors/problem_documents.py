@@ -210,13 +210,14 @@ async def send_error(error: Exception, scope: Scope, receive: Receive, send: Sen
 
 def install_problem_handlers(app: FastAPI) -> None:
     """Register the handlers with an application."""
-    app.add_exception_handler(IKError, _answer_ours)
+    app.add_exception_handler(IKError, answer_ours)
     app.add_exception_handler(HTTPException, _answer_framework)
     app.add_exception_handler(RequestValidationError, _answer_validation)
     app.add_exception_handler(Exception, _answer_unexpected)
 
 
-async def _answer_ours(request: Request, error: Exception) -> Response:
+async def answer_ours(request: Request, error: Exception) -> Response:
+    """Return the answer to an error of this project; log a fault of the service."""
     if kind_of(error).status == 500:
         _logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return error_response(error)

@@ -15,7 +15,7 @@ from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from ik_service.service.errors.problem_documents import framework_kind, problem_response
-from ik_service.service.gate.gate import CONTEXT
+from ik_service.service.gate.gate import CONTEXT, IS_BODY_HERE
 from ik_service.service.gate.stream_connection import StreamConnection
 from ik_service.service.queue.fair_cap import Owner
 from ik_service.service.schema.limits import MAX_STREAM_MESSAGE_BYTES
@@ -70,6 +70,28 @@ def _close_first(connections: "dict[LimitedConnection, None]") -> bool:
         del connections[first]
         first.close_now()
     return first is not None
+
+
+class AnswerTransport:
+    """Transport of one answer: sends headers with the first part of the body, since a call of the kernel takes long."""
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle, self._transport, self.is_closing = cycle, cycle.transport, cycle.transport.is_closing
+        self.headers: bytes | None = None  # the waiting headers; None before the headers, empty after they are sent
+
+    def write(self, data: bytes) -> None:
+        """Send a part of the answer; headers wait for the next part, which may be empty."""
+        if self.headers is None and self._cycle.response_started:
+            self.headers = data
+        else:
+            self._transport.write(self.headers + data if self.headers else data)
+            self.headers = self.headers and b""
+
+    def close(self) -> None:
+        """Send waiting headers, and close."""
+        if self.headers:
+            self.write(b"")
+        self._transport.close()
 
 
 class LimitedConnection(HttpToolsProtocol):
@@ -195,6 +217,8 @@ class LimitedConnection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Wait for the next request; discard the rest of the answered request's body for a limited time."""
+        if self._answer.headers:
+            self._answer.write(b"")  # an answer without a body
         super().on_response_complete()
         if self.cycle.response_complete:
             scope: Any = self.cycle.scope
@@ -229,7 +253,9 @@ class LimitedConnection(HttpToolsProtocol):
         self.transport.abort()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._running = cycle
+        self._running, self._answer = cycle, AnswerTransport(cycle)
+        cast(Any, cycle.scope)[IS_BODY_HERE] = lambda: not cycle.more_body
+        cycle.transport = cast(asyncio.Transport, self._answer)
         super()._start_asgi_task(cycle, app)
 
     def _let_go(self) -> None:

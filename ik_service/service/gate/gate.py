@@ -15,8 +15,8 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from random import Random
 
 from starlette.middleware.cors import CORSMiddleware
@@ -41,6 +41,8 @@ else:
 
 CONTEXT = "ik_service"
 """Key of the `RequestContext` of a request in its ASGI scope, put there by the gate."""
+IS_BODY_HERE = "ik_service.is_body_here"
+"""Key of a function in the ASGI scope, from servers that know: whether `receive` gives the rest of the body at once."""
 CLIENT_GONE = 499
 """Status in logs and metrics of a request whose caller disconnected before the answer."""
 UNCOUNTED_BYTES = 64 * 1024
@@ -209,6 +211,7 @@ class RequestContext:
         self.arrival: Arrival | None = None
         self.held = self._counted = self.status = self._body_bytes = 0
         self.is_unread = self.is_counted = self.is_open = False
+        self._is_body_here: Callable[[], bool] = scope.get(IS_BODY_HERE, bool)
         self._body_most, self._advice = 0, ""
         self._body_end: float | None = 0.0 if scope["type"] == "http" else None  # [s]; None after the body
         self._replacement: bytes | None = None
@@ -235,7 +238,7 @@ class RequestContext:
         timeout_s = self._gate.settings.body_timeout_s
         self._body_end = self._body_end or asyncio.get_running_loop().time() + timeout_s
         try:
-            async with timeout_at(self._body_end):
+            async with nullcontext() if self._is_body_here() else timeout_at(self._body_end):
                 message = await self._receive()
         except asyncio.TimeoutError:
             raise api.BodyTimeoutError(f"The body did not come in within {timeout_s:g} s.") from None

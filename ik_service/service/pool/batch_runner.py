@@ -106,6 +106,8 @@ class BatchRunner:
             effort = staged_effort(robot, shares[0].queued.request.options)
             self._batch_sizer.bound(shares[0].queued.key, max(1, int(EFFORT_MOST / effort)))
         ended_at, row = time.monotonic(), 0
+        # before the answers: these wake the event loop, which would only wait for this thread
+        notify(self._observer.solved, robot, shares, result, ended_at - started_at)
         for share in shares:
             rows, row = slice(row, row + share.count), row + share.count
             if share.queued.deadline <= ended_at:
@@ -115,7 +117,6 @@ class BatchRunner:
                 share.queued.keep(result, rows, started_at, ended_at)
             except Exception as error:  # noqa: BLE001  # for example too little memory: only this caller fails
                 self._fail(share.queued, error)
-        notify(self._observer.solved, robot, shares, result, ended_at - started_at)
 
     def _fail(self, queued: QueuedRequest, error: BaseException) -> None:
         with self._changed:

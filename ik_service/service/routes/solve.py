@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ik_service.service.codecs.media_types import codecs_of
 from ik_service.service.documents.motion import read_clip, read_follow
@@ -17,6 +17,7 @@ from ik_service.service.documents.solve_answer import BLOCKING_ANSWER_BYTES, ans
 from ik_service.service.documents.solve_any import read_solve_any
 from ik_service.service.documents.solve_request import DecodedSolve, read_solve
 from ik_service.service.errors.exceptions import faulty_field
+from ik_service.service.errors.problem_documents import answer_ours
 from ik_service.service.errors.problem_schema import problem_answers
 from ik_service.service.gate.answers import PacedResponse, wait_for
 from ik_service.service.gate.gate import CONTEXT, RequestContext
@@ -27,6 +28,7 @@ from ik_service.service.schema.examples import CLIP_REQUESTS, FOLLOW_REQUESTS, S
 from ik_service.service.schema.motion import ClipAnswerBody, ClipRequestBody, FollowRequestBody, PathAnswerBody
 from ik_service.service.schema.solve import SolveAnswerBody
 from ik_service.service.schema.solve_any import SolveAnyAnswerBody, SolveAnyRequestBody
+from objectives.errors import IKError
 
 
 class DirectRoute(APIRoute):
@@ -51,9 +53,29 @@ class DirectRoute(APIRoute):
             return await super().handle(scope, receive, send)
         request = Request(scope, receive, send)
         state = scope["app"].state.service  # as of `service_state`
-        response = await self.endpoint(request=request, state=state, **scope["path_params"])
+        try:
+            response = await self.endpoint(request=request, state=state, **scope["path_params"])
+        except IKError as error:
+            response = await answer_ours(request, error)
         await response(scope, receive, send)
         return None
+
+
+class DirectRoutes:
+    """ASGI layer in front of FastAPI: calls a `DirectRoute` without FastAPI's layers and its search for a route."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app, self._routes = app, [route for route in router.routes if isinstance(route, DirectRoute)]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        # Not where the application is mounted, under other paths, nor where FastAPI's layers write traces
+        if scope["type"] == "http" and not scope.get("root_path") and "fastapi.telemetry" not in scope:
+            for route in self._routes:
+                if scope["method"] in (route.methods or ()) and (found := route.path_regex.match(scope["path"])):
+                    scope["route"], scope["path_params"] = route, found.groupdict()
+                    return await route.handle(scope, receive, send)
+        return await self._app(scope, receive, send)
 
 
 router = APIRouter(prefix="/v1", tags=["solve"], route_class=DirectRoute)

@@ -32,7 +32,7 @@ CLOSE_SEEDS = 128  # seeds of a limited search with a close attempt
 @wp.func
 @typing.no_type_check
 def branch_of_seed(searches: Searches, p: int, island: int, s: int):
-    """Return the number of the branch from which a seed starts; -1 for none."""
+    """Return the index of the branch from which a seed starts; -1 for none."""
     state = searches.branches[p, island]
     branch = s - (state >> FIRST_AT)
     return wp.where(branch < (state & COUNT_BITS), wp.max(branch, -1), -1)
@@ -114,7 +114,7 @@ def set_branches(searches: Searches, p: int, island: int, first: int, count: int
 
 @wp.func
 @typing.no_type_check
-def number_of_branch(searches: Searches, p: int, island: int, branch: int):
-    """Return the number of a branch in its class; -1 for no branch, or of arms with seven joints."""
+def branch_code(searches: Searches, p: int, island: int, branch: int):
+    """Return the code of a branch, 4 shoulder + 2 elbow + wrist; -1 for no branch, or of arms with seven joints."""
     numbers = searches.branch_numbers[p, island]
     return wp.where(branch < 0, -1, (numbers >> (NUMBER_BITS * wp.max(branch, 0))) & (BRANCHES_MAX - 1))

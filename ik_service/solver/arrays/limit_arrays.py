@@ -22,7 +22,7 @@ from ik_service.mechanism.coupling import inwards
 from ik_service.mechanism.joint_type import JointType
 from ik_service.robots import DeviceModel
 from ik_service.solver.given.arrays import NUMBER_MAX, consecutive
-from ik_service.solver.given.asked_limits import AskedLimits
+from ik_service.solver.given.requested_limits import RequestedLimits
 from ik_service.solver.lm.codes import HAS_START
 from ik_service.solver.lm.coordinates import follow, follower_table
 from ik_service.solver.lm.seeds import DrawRanges
@@ -63,7 +63,7 @@ class LimitArrays:
         self._middle = robot.mid_joint_q
         self._write({name: [end[None] for end in ends] for name, ends in self._own.items()}, lines)
 
-    def take(self, asked: AskedLimits, start: NDArray[Any] | None, count: int) -> NDArray[np.float64]:
+    def take(self, asked: RequestedLimits, start: NDArray[Any] | None, count: int) -> NDArray[np.float64]:
         """Set other limits of the first problems; return their starts clamped to these limits."""
         # Starts are [joint_coord_count] or [problems, joint_coord_count]
         exact, own, scalar = (asked.lower, asked.upper), self._own, self._scalar

@@ -4,7 +4,7 @@ import typing
 
 import warp as wp
 
-from ik_service.solver.arrays.branch_starts import branch_of_seed, first_branch, number_of_branch, sole_branches
+from ik_service.solver.arrays.branch_starts import branch_code, branch_of_seed, first_branch, sole_branches
 from ik_service.solver.arrays.limit_arrays import Turns, turn_towards_start
 from ik_service.solver.arrays.parts import SOLVE_EXTRAS, first_problem
 from ik_service.solver.arrays.problem_arrays import BestAttempts, Searches
@@ -33,15 +33,15 @@ def begin_choice(
     part: int,
     parts: int,
     # attempts, in and out
-    tries: AttemptArrays,
+    attempts: AttemptArrays,
     nisland: wp.array[wp.int32],  # [1 or problems]
 ):
     """Clear the choice of each island."""
     p = first_problem(settings, part, parts) + wp.tid()
     for island in range(nisland[wp.min(p, nisland.shape[0] - 1)]):
-        tries.least[p, island] = UNRANKED
-        for k in range(tries.choice.shape[2]):
-            tries.choice[p, island, k] = UNRANKED
+        attempts.least[p, island] = UNRANKED
+        for k in range(attempts.choice.shape[2]):
+            attempts.choice[p, island, k] = UNRANKED
 
 
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
@@ -54,17 +54,17 @@ def turn_attempts(
     # attempts, in and out
     lanes: int,  # threads of a problem
     turns: Turns,
-    tries: AttemptArrays,
+    attempts: AttemptArrays,
     nisland: wp.array[wp.int32],  # [1 or problems]
 ):
     """Move each attempt to the turns nearest the start; find the least rank."""
     p = first_problem(settings, part, parts) + wp.tid() / lanes
     line = wp.min(p, nisland.shape[0] - 1)
-    for s in range(wp.tid() % lanes, tries.made[p], lanes):
+    for s in range(wp.tid() % lanes, attempts.made[p], lanes):
         row = p * settings[SEEDS] + s
-        turn_towards_start(turns, settings, tries.start_joint_q, p, tries.attempts.joint_q, row)
+        turn_towards_start(turns, settings, attempts.start_joint_q, p, attempts.answers.joint_q, row)
         for island in range(nisland[line]):
-            wp.atomic_min(tries.least, p, island, tries.attempts.rank[row, island])
+            wp.atomic_min(attempts.least, p, island, attempts.answers.rank[row, island])
 
 
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
@@ -76,7 +76,7 @@ def choose_next(
     parts: int,
     # attempts, in and out
     lanes: int,  # threads of a problem
-    tries: AttemptArrays,
+    attempts: AttemptArrays,
     nisland: wp.array[wp.int32],  # [1 or problems]
     # order
     first: int,  # number of the first solution to choose, from 0
@@ -90,26 +90,26 @@ def choose_next(
     for island in range(nisland[line]):
         last = wp.int64(0)
         if first > 0:
-            last = tries.choice[p, island, first - 1]
+            last = attempts.choice[p, island, first - 1]
         number = int(first)
         while number < end and last < UNRANKED:
             best = int(NO_SEED)
             least = float(TAKEN)
-            for s in range(wp.tid() % lanes, tries.made[p], lanes):
+            for s in range(wp.tid() % lanes, attempts.made[p], lanes):
                 row = p * settings[SEEDS] + s
                 value = float(0.0)
                 if number == 0:
-                    value = attempt_value(tries, p, row, line, island, order[0])
+                    value = attempt_value(attempts, p, row, line, island, order[0])
                 else:
                     chosen = p * settings[SEEDS] + seed_of(last)
-                    value = value_left(tries, row, line, island, chosen, difference[0])
-                tries.value[row, island] = value
+                    value = value_left(attempts, row, line, island, chosen, difference[0])
+                attempts.value[row, island] = value
                 if value < least:
                     best = s
                     least = value
             if best != NO_SEED:
-                wp.atomic_min(tries.choice, p, island, number, value_rank(best, least))
-            last = tries.choice[p, island, number]
+                wp.atomic_min(attempts.choice, p, island, number, value_rank(best, least))
+            last = attempts.choice[p, island, number]
             number += 1
 
 
@@ -121,14 +121,14 @@ def end_choice(
     part: int,
     parts: int,
     # attempts
-    tries: AttemptArrays,
+    attempts: AttemptArrays,
     nisland: wp.array[wp.int32],  # [1 or problems]
     difference: wp.array[float],  # [1]
     searches: Searches,
     # out
     found_out: wp.array2d[wp.int32],  # [problems, trees]: solutions of each island
     solution_count_out: wp.array[wp.int32],  # [problems]
-    branch_out: wp.array2d[wp.int32],  # [problems, solutions]: number of the branch of a solution, -1 for none
+    branch_out: wp.array2d[wp.int32],  # [problems, solutions]: branch code of a solution, -1 for none
     complete_out: wp.array[wp.int32],  # [problems]: 1 if there are no other solutions
 ):
     """Write number, branches and completeness of the chosen solutions."""
@@ -136,23 +136,23 @@ def end_choice(
     most = int(0)
     islands = nisland[wp.min(p, nisland.shape[0] - 1)]
     for island in range(islands):
-        tries.chosen[p, island, 0] = seed_of(tries.least[p, island])
+        attempts.chosen[p, island, 0] = seed_of(attempts.least[p, island])
         count = int(0)
-        for k in range(tries.choice.shape[2]):
-            if tries.choice[p, island, k] < UNRANKED:
-                tries.chosen[p, island, k] = seed_of(tries.choice[p, island, k])
+        for k in range(attempts.choice.shape[2]):
+            if attempts.choice[p, island, k] < UNRANKED:
+                attempts.chosen[p, island, k] = seed_of(attempts.choice[p, island, k])
                 count += 1
         found_out[p, island] = count
         most = wp.max(most, count)
     solution_count_out[p] = most
     complete_out[p] = 0
-    for k in range(tries.choice.shape[2]):
+    for k in range(attempts.choice.shape[2]):
         branch_out[p, k] = -1
         if islands == 1 and k < most:
-            branch_out[p, k] = number_of_branch(searches, p, 0, branch_of_seed(searches, p, 0, tries.chosen[p, 0, k]))
+            branch_out[p, k] = branch_code(searches, p, 0, branch_of_seed(searches, p, 0, attempts.chosen[p, 0, k]))
     if islands == 1:
-        fits = most < tries.choice.shape[2] or sole_branches(searches, p, 0) <= most
-        has_all = has_all_solutions(tries, searches, p, settings[SEEDS], most, difference[0])
+        fits = most < attempts.choice.shape[2] or sole_branches(searches, p, 0) <= most
+        has_all = has_all_solutions(attempts, searches, p, settings[SEEDS], most, difference[0])
         if searches.proof[p, 0] > 0 or (fits and has_all):
             complete_out[p] = 1
 
@@ -166,7 +166,7 @@ def choose_branches(
     parts: int,
     # attempts from the branches of one arm, and from the start if one is given
     turns: Turns,
-    tries: AttemptArrays,
+    attempts: AttemptArrays,
     difference: wp.array[float],  # [1]
     searches: Searches,
     # out, as of `end_choice`
@@ -179,19 +179,19 @@ def choose_branches(
     """Choose the distinct solutions if each branch led to one or is blocked; else mark the problem unfinished."""
     p = first_problem(settings, part, parts) + wp.tid()
     row = p * settings[SEEDS]
-    line = wp.min(p, tries.tree_island.shape[0] - 1)
+    line = wp.min(p, attempts.tree_island.shape[0] - 1)
     count = int(0)
-    for s in range(tries.made[p]):
-        turn_towards_start(turns, settings, tries.start_joint_q, p, tries.attempts.joint_q, row + s)
+    for s in range(attempts.made[p]):
+        turn_towards_start(turns, settings, attempts.start_joint_q, p, attempts.answers.joint_q, row + s)
     in_rows = searches.row_starts[p, 0] > 0
-    finished = in_rows or has_all_branches(tries, searches, p, 0, settings[SEEDS])
+    finished = in_rows or has_all_branches(attempts, searches, p, 0, settings[SEEDS])
     s = int(0)
-    while s < tries.made[p] and finished:
-        rank = tries.attempts.rank[row + s, 0]
+    while s < attempts.made[p] and finished:
+        rank = attempts.answers.rank[row + s, 0]
         if rank < IMPRECISE:
             if count < branch_out.shape[1]:
-                if is_distinct(tries, p, line, 0, settings[SEEDS], s, count, difference[0]):
-                    tries.chosen[p, 0, count] = s
+                if is_distinct(attempts, p, line, 0, settings[SEEDS], s, count, difference[0]):
+                    attempts.chosen[p, 0, count] = s
                     count += 1
         elif rank < IN_CONTACT and not in_rows:
             finished = bool(False)  # an imprecise success: not ranked by the seed alone
@@ -200,9 +200,9 @@ def choose_branches(
     finished = finished and count > 0
     if not finished:
         count = 0
-        tries.chosen[p, 0, 0] = 0
+        attempts.chosen[p, 0, 0] = 0
     fits = count < branch_out.shape[1] or sole_branches(searches, p, 0) <= count
-    all_found = finished and fits and has_all_solutions(tries, searches, p, settings[SEEDS], count, difference[0])
+    all_found = finished and fits and has_all_solutions(attempts, searches, p, settings[SEEDS], count, difference[0])
     found_out[p, 0] = count
     solution_count_out[p] = count
     complete_out[p] = wp.where(proven or all_found, 1, 0)
@@ -210,7 +210,7 @@ def choose_branches(
     for k in range(branch_out.shape[1]):
         branch_out[p, k] = -1
         if k < count:
-            branch_out[p, k] = number_of_branch(searches, p, 0, branch_of_seed(searches, p, 0, tries.chosen[p, 0, k]))
+            branch_out[p, k] = branch_code(searches, p, 0, branch_of_seed(searches, p, 0, attempts.chosen[p, 0, k]))
 
 
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
@@ -222,7 +222,7 @@ def take_solution(
     parts: int,
     # solutions
     number: wp.array[wp.int32],  # [problems]: solution to take; the last of an island with fewer
-    tries: AttemptArrays,
+    attempts: AttemptArrays,
     nisland: wp.array[wp.int32],  # [1 or problems]
     found: wp.array2d[wp.int32],  # [problems, trees]
     best_out: BestAttempts,
@@ -231,21 +231,21 @@ def take_solution(
     p = first_problem(settings, part, parts) + wp.tid()
     line = wp.min(p, nisland.shape[0] - 1)
     for island in range(nisland[line]):
-        seed = tries.chosen[p, island, wp.max(wp.min(number[p], found[p, island] - 1), 0)]
+        seed = attempts.chosen[p, island, wp.max(wp.min(number[p], found[p, island] - 1), 0)]
         row = p * settings[SEEDS] + seed
-        best_out.rank[p, island] = tries.attempts.rank[row, island]
-        best_out.cost[p, island] = tries.attempts.cost[row, island]
+        best_out.rank[p, island] = attempts.answers.rank[row, island]
+        best_out.cost[p, island] = attempts.answers.cost[row, island]
         best_out.seed[p, island] = seed
-        best_out.iterations[p, island] = tries.attempts.iterations[row, island]
-        best_out.status[p, island] = tries.attempts.status[row, island]
-        best_out.met[p, island] = tries.attempts.met[row, island]
-    for c in range(tries.kind.shape[0]):
+        best_out.iterations[p, island] = attempts.answers.iterations[row, island]
+        best_out.status[p, island] = attempts.answers.status[row, island]
+        best_out.met[p, island] = attempts.answers.met[row, island]
+    for c in range(attempts.kind.shape[0]):
         island = int(-1)
-        if tries.coordinate_tree[c] >= 0:
-            island = tries.tree_island[line, tries.coordinate_tree[c]]
-        best_out.joint_q[p, c] = tries.start_joint_q[p, c]
+        if attempts.coordinate_tree[c] >= 0:
+            island = attempts.tree_island[line, attempts.coordinate_tree[c]]
+        best_out.joint_q[p, c] = attempts.start_joint_q[p, c]
         if island >= 0:
-            best_out.joint_q[p, c] = tries.attempts.joint_q[p * settings[SEEDS] + best_out.seed[p, island], c]
+            best_out.joint_q[p, c] = attempts.answers.joint_q[p * settings[SEEDS] + best_out.seed[p, island], c]
 
 
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
@@ -257,7 +257,7 @@ def place_solution(
     parts: int,
     # solutions of one arm
     number: wp.array[wp.int32],  # [problems]: solution to place; the last of a problem with fewer
-    tries: AttemptArrays,
+    attempts: AttemptArrays,
     found: wp.array2d[wp.int32],  # [problems, trees]
     turns: Turns,
     # out
@@ -266,10 +266,10 @@ def place_solution(
 ):
     """Write the configurations of one solution of each problem."""
     p = first_problem(settings, part, parts) + wp.tid()
-    row = p * settings[SEEDS] + tries.chosen[p, 0, wp.max(wp.min(number[p], found[p, 0] - 1), 0)]
+    row = p * settings[SEEDS] + attempts.chosen[p, 0, wp.max(wp.min(number[p], found[p, 0] - 1), 0)]
     for c in range(joint_q_out.shape[1]):
-        joint_q_out[p, c] = tries.attempts.joint_q[row, c]
-    turn_towards_start(turns, settings, tries.start_joint_q, p, joint_q_out, p)
+        joint_q_out[p, c] = attempts.answers.joint_q[row, c]
+    turn_towards_start(turns, settings, attempts.start_joint_q, p, joint_q_out, p)
     for c in range(joint_q_out.shape[1]):
         judged_q_out[p, c] = wp.float64(joint_q_out[p, c])
 
@@ -327,7 +327,7 @@ def begin_round(
     only_branches: int,  # 1: no other seeds, in a single round
     order: wp.array[wp.int32],  # [2]: order, number of solutions
     difference: wp.array[float],  # [1]
-    tries: AttemptArrays,
+    attempts: AttemptArrays,
     nisland: wp.array[wp.int32],  # [1 or problems]
     # in and out
     found: wp.array2d[wp.int32],  # [problems, trees]: solutions of each island in the rounds before
@@ -339,8 +339,8 @@ def begin_round(
     line = wp.min(p, nisland.shape[0] - 1)
     end = wp.min(first + size, settings[SEEDS])
     if first == 0:
-        tries.made[p] = 0
-    made = tries.made[p]
+        attempts.made[p] = 0
+    made = attempts.made[p]
     for island in range(nisland[line]):
         if first == 0:
             found[p, island] = 0
@@ -352,10 +352,10 @@ def begin_round(
         of_branches = ends == branches_end and first == size and sole_branches(searches, p, island) > 0
         if ends == first or of_branches:  # not stopped before
             last = wp.min(first, made)
-            note_solutions(tries, p, line, island, settings[SEEDS], before, last, order, difference, found, newest)
+            note_solutions(attempts, p, line, island, settings[SEEDS], before, last, order, difference, found, newest)
             has_all = of_branches and found[p, island] > 0
             if has_all:
-                has_all = has_all_branches(tries, searches, p, island, settings[SEEDS])
+                has_all = has_all_branches(attempts, searches, p, island, settings[SEEDS])
             if found[p, island] < order[1] and first - newest[p, island] < SEEDS_WITHOUT_NEW and not has_all:
                 searches.next_seed[p, island] = wp.min(ends, first)
                 searches.end_seed[p, island] = end
@@ -366,11 +366,11 @@ def begin_round(
                         searches.end_seed[p, island] = branches_end  # where these suffice
                     if searches.row_starts[p, island] > 0:
                         searches.end_seed[p, island] = searches.row_starts[p, island]
-                tries.made[p] = wp.max(tries.made[p], searches.end_seed[p, island])
-    for s in range(made, tries.made[p]):
+                attempts.made[p] = wp.max(attempts.made[p], searches.end_seed[p, island])
+    for s in range(made, attempts.made[p]):
         row = p * settings[SEEDS] + s
         if s < settings[HAS_START] or s >= searches.row_starts[p, 0]:
-            for c in range(tries.kind.shape[0]):
-                tries.attempts.joint_q[row, c] = tries.start_joint_q[p, c]
-        for island in range(tries.attempts.rank.shape[1]):
-            tries.attempts.rank[row, island] = UNRANKED
+            for c in range(attempts.kind.shape[0]):
+                attempts.answers.joint_q[row, c] = attempts.start_joint_q[p, c]
+        for island in range(attempts.answers.rank.shape[1]):
+            attempts.answers.rank[row, island] = UNRANKED

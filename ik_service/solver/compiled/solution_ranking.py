@@ -41,7 +41,7 @@ class AttemptArrays:
     tree_island: wp.array2d[wp.int32]  # [1 or problems, trees]
     arm_column: wp.array[wp.int32]  # [joints]: coordinates of the one arm with branches; empty for others
     sphere_reach: float  # bound of the distance of a sphere from each joint before the sphere [m]
-    attempts: BestAttempts  # lines [problems x seeds]
+    answers: BestAttempts  # lines [problems x seeds]
     start_joint_q: wp.array2d[float]  # [problems, joint_coord_count]: within the limits
     given_joint_q: wp.array2d[float]  # [problems, joint_coord_count]: as given
     made: wp.array[wp.int32]  # [problems]: number of attempts made, in the order of seeds
@@ -54,7 +54,7 @@ class AttemptArrays:
 @wp.func
 @typing.no_type_check
 def island_distance(
-    tries: AttemptArrays,
+    attempts: AttemptArrays,
     a: wp.array2d[float],
     i: int,
     b: wp.array2d[float],
@@ -67,14 +67,14 @@ def island_distance(
     """Return the largest joint change of two configurations [m or rad], `wrap` modulo turns; end above `enough`."""
     largest = float(0.0)
     c = int(0)
-    while c < tries.kind.shape[0] and largest <= enough:
-        tree = tries.coordinate_tree[c]
-        if tree >= 0 and tries.kind[c] != QUATERNION_REST:
-            if tries.tree_island[line, tree] == island:
+    while c < attempts.kind.shape[0] and largest <= enough:
+        tree = attempts.coordinate_tree[c]
+        if tree >= 0 and attempts.kind[c] != QUATERNION_REST:
+            if attempts.tree_island[line, tree] == island:
                 gap = a[i, c] - b[j, c]
-                if wrap and tries.kind[c] == ANGLE:
+                if wrap and attempts.kind[c] == ANGLE:
                     gap = wrapped(gap)
-                if tries.kind[c] == QUATERNION:
+                if attempts.kind[c] == QUATERNION:
                     dot = float(0.0)
                     for m in range(4):
                         dot += a[i, c + m] * b[j, c + m]
@@ -87,116 +87,116 @@ def island_distance(
 @wp.func
 @typing.no_type_check
 def is_distinct(
-    tries: AttemptArrays, p: int, line: int, island: int, seeds: int, s: int, count: int, difference: float
+    attempts: AttemptArrays, p: int, line: int, island: int, seeds: int, s: int, count: int, difference: float
 ):
     """Return whether the attempt of a seed differs from the `count` chosen so far."""
-    joint_q = tries.attempts.joint_q
+    joint_q = attempts.answers.joint_q
     distinct = bool(True)
     for k in range(count):
-        other = p * seeds + tries.chosen[p, island, k]
+        other = p * seeds + attempts.chosen[p, island, k]
         if distinct:
             row = p * seeds + s
-            gap = island_distance(tries, joint_q, row, joint_q, other, line, island, True, difference)
+            gap = island_distance(attempts, joint_q, row, joint_q, other, line, island, True, difference)
             distinct = gap > difference
     return distinct
 
 
 @wp.func
 @typing.no_type_check
-def attempt_value(tries: AttemptArrays, p: int, row: int, line: int, island: int, order: int):
+def attempt_value(attempts: AttemptArrays, p: int, row: int, line: int, island: int, order: int):
     """Return the value to be minimised by the choice; TAKEN of an attempt without success.
 
     Without targets the cost is minimised, unless the nearest or the clearest is requested; if no attempt reaches cost
     zero, attempts at a minimum succeed.
     """
-    rank = tries.attempts.rank[row, island]
-    no_target = tries.attempts.met[row, island] == NO_TARGET
-    minimal = no_target and is_minimum(tries.attempts.status[row, island], tries.has_targets)
+    rank = attempts.answers.rank[row, island]
+    no_target = attempts.answers.met[row, island] == NO_TARGET
+    minimal = no_target and is_minimum(attempts.answers.status[row, island], attempts.has_targets)
     minimal = minimal and rank < UNRANKED  # the island's search may have ended before
     value = float(TAKEN)
-    if rank < IN_CONTACT or (minimal and tries.least[p, island] >= IN_CONTACT):
+    if rank < IN_CONTACT or (minimal and attempts.least[p, island] >= IN_CONTACT):
         value = float(rank)
         if order == BY_COST or (no_target and order == BY_SEED):
-            value = tries.attempts.cost[row, island]
+            value = attempts.answers.cost[row, island]
         elif order == BY_DISTANCE:
-            joint_q, given = tries.attempts.joint_q, tries.given_joint_q
-            value = island_distance(tries, joint_q, row, given, p, line, island, False, TAKEN)
+            joint_q, given = attempts.answers.joint_q, attempts.given_joint_q
+            value = island_distance(attempts, joint_q, row, given, p, line, island, False, TAKEN)
     return value
 
 
 @wp.func
 @typing.no_type_check
-def value_left(tries: AttemptArrays, row: int, line: int, island: int, chosen: int, difference: float):
+def value_left(attempts: AttemptArrays, row: int, line: int, island: int, chosen: int, difference: float):
     """Return an attempt's value; TAKEN if the attempt is not distinct from the last choice, in line `chosen`."""
-    joint_q = tries.attempts.joint_q
-    value = tries.value[row, island]
+    joint_q = attempts.answers.joint_q
+    value = attempts.value[row, island]
     if value < TAKEN:
-        if not island_distance(tries, joint_q, row, joint_q, chosen, line, island, True, difference) > difference:
+        if not island_distance(attempts, joint_q, row, joint_q, chosen, line, island, True, difference) > difference:
             value = TAKEN
     return value
 
 
 @wp.func
 @typing.no_type_check
-def branch_gap(tries: AttemptArrays, searches: Searches, p: int, island: int, k: int, row: int, enough: float):
+def branch_gap(attempts: AttemptArrays, searches: Searches, p: int, island: int, k: int, row: int, enough: float):
     """Return the largest joint change from the start of branch k to an attempt, modulo turns; stop above `enough`."""
-    joints = tries.arm_column.shape[0]
+    joints = attempts.arm_column.shape[0]
     largest = float(0.0)
     j = int(0)
     while j < joints and largest <= enough:
         start = searches.branch_joint_q[p, island, k * joints + j]
-        largest = wp.max(largest, wp.abs(wrapped(tries.attempts.joint_q[row, tries.arm_column[j]] - start)))
+        largest = wp.max(largest, wp.abs(wrapped(attempts.answers.joint_q[row, attempts.arm_column[j]] - start)))
         j += 1
     return largest
 
 
 @wp.func
 @typing.no_type_check
-def is_blocked(tries: AttemptArrays, searches: Searches, p: int, island: int, k: int, row: int):
+def is_blocked(attempts: AttemptArrays, searches: Searches, p: int, island: int, k: int, row: int):
     """Return whether the exact solution of branch k is in contact, too, by its attempt.
 
     The depth of contact is above the largest motion of any sphere from the attempt to the solution.
     """
-    rank = tries.attempts.rank[row, island]
-    if rank < IN_CONTACT or rank >= FAILED or tries.arm_column.shape[0] == 0:
+    rank = attempts.answers.rank[row, island]
+    if rank < IN_CONTACT or rank >= FAILED or attempts.arm_column.shape[0] == 0:
         return False
     depth = wp.cast(wp.int32((rank - IN_CONTACT) >> SEED_BITS), wp.float32)
-    gap = branch_gap(tries, searches, p, island, k, row, TAKEN) + searches.branch_radius[p, island]
-    return depth > gap * float(tries.arm_column.shape[0]) * tries.sphere_reach + CLEAR_DEPTH
+    gap = branch_gap(attempts, searches, p, island, k, row, TAKEN) + searches.branch_radius[p, island]
+    return depth > gap * float(attempts.arm_column.shape[0]) * attempts.sphere_reach + CLEAR_DEPTH
 
 
 @wp.func
 @typing.no_type_check
-def has_all_branches(tries: AttemptArrays, searches: Searches, p: int, island: int, seeds: int):
+def has_all_branches(attempts: AttemptArrays, searches: Searches, p: int, island: int, seeds: int):
     """Return whether each branch has led to a solution or is blocked, and no other exists."""
     count = sole_branches(searches, p, island)
     found = count > 0
     k = int(0)
     while k < count and found:
         row = p * seeds + first_branch(searches, p, island) + k
-        found = tries.attempts.rank[row, island] < IMPRECISE or is_blocked(tries, searches, p, island, k, row)
+        found = attempts.answers.rank[row, island] < IMPRECISE or is_blocked(attempts, searches, p, island, k, row)
         k += 1
     return found
 
 
 @wp.func
 @typing.no_type_check
-def has_all_solutions(tries: AttemptArrays, searches: Searches, p: int, seeds: int, chosen: int, difference: float):
+def has_all_solutions(attempts: AttemptArrays, searches: Searches, p: int, seeds: int, chosen: int, difference: float):
     """Return whether each exact solution of a single island is within `difference` of a chosen one, or blocked.
 
     A solution is within `branch_radius` of the start of its branch; joints are compared modulo turns.
     """
-    found = tries.arm_column.shape[0] > 0 and has_all_branches(tries, searches, p, 0, seeds)
+    found = attempts.arm_column.shape[0] > 0 and has_all_branches(attempts, searches, p, 0, seeds)
     most = difference - searches.branch_radius[p, 0]
     k = int(0)
     while k < sole_branches(searches, p, 0) and found:
-        if tries.attempts.rank[p * seeds + first_branch(searches, p, 0) + k, 0] < IMPRECISE:
+        if attempts.answers.rank[p * seeds + first_branch(searches, p, 0) + k, 0] < IMPRECISE:
             found = bool(False)
             m = int(-1)
             while m < chosen and not found:
                 solution = wp.where(m < 0, wp.min(k, chosen - 1), m)  # most often that of branch k
-                row = p * seeds + tries.chosen[p, 0, wp.max(solution, 0)]
-                found = branch_gap(tries, searches, p, 0, k, row, most) <= most
+                row = p * seeds + attempts.chosen[p, 0, wp.max(solution, 0)]
+                found = branch_gap(attempts, searches, p, 0, k, row, most) <= most
                 m += 1
         k += 1
     return found
@@ -205,7 +205,7 @@ def has_all_solutions(tries: AttemptArrays, searches: Searches, p: int, seeds: i
 @wp.func
 @typing.no_type_check
 def note_solutions(
-    tries: AttemptArrays,
+    attempts: AttemptArrays,
     p: int,
     line: int,
     island: int,
@@ -225,9 +225,9 @@ def note_solutions(
     count = found[p, island]
     for s in range(first, end):
         row = p * seeds + s
-        if count < order[1] and tries.attempts.rank[row, island] < IMPRECISE:
-            if is_distinct(tries, p, line, island, seeds, s, count, difference[0]):
-                tries.chosen[p, island, count] = s
+        if count < order[1] and attempts.answers.rank[row, island] < IMPRECISE:
+            if is_distinct(attempts, p, line, island, seeds, s, count, difference[0]):
+                attempts.chosen[p, island, count] = s
                 count += 1
                 newest[p, island] = s + 1
     found[p, island] = count

@@ -64,7 +64,7 @@ class SolutionSelection:
         self.attempts = allocate_attempts(capacity * seeds, model.joint_coord_count, trees, device)
         # number of distinct solutions of each problem, [capacity]
         self.solution_count = HostDeviceArray((capacity,), wp.int32, device)
-        # number of the branch of each solution, [capacity, solutions], and whether there are no others, [capacity]
+        # branch code of each solution, [capacity, solutions], and whether there are no others, [capacity]
         self.branch = HostDeviceArray((capacity, solutions), wp.int32, device)
         self.complete = HostDeviceArray((capacity,), wp.int32, device)
         # of the solutions that pass the verdict: number, first one, branches and configurations
@@ -122,7 +122,7 @@ class SolutionSelection:
     def record_rounds(
         self,
         partition: Partition,
-        attempts: Callable[[int, int], PartLaunches],  # records the launches of the attempts of a round
+        record_attempts: Callable[[int, int], PartLaunches],  # records the launches of the attempts of a round
         size: int,  # seeds of a round
         part: int,
         parts: int,
@@ -130,27 +130,27 @@ class SolutionSelection:
         """Record rounds of attempts, each for the problems with too few solutions so far."""
         # Attempts begin at their problems' starts: joints without rows stay there
         problems = self._problems
-        tries, further = self._tries(partition), [self._found, self._newest, problems.searches]
+        attempts, further = self._attempt_arrays(partition), [self._found, self._newest, problems.searches]
         order = [self._order.device, self.difference.device]
         only_branches = int(self.only_branches)
         steps = [PartLaunches([self._order.push, self.difference.push])]
         for first in range(0, self.seeds, size):
-            inputs = [problems.settings, part, parts, first, size, only_branches, *order, tries]
+            inputs = [problems.settings, part, parts, first, size, only_branches, *order, attempts]
             inputs += [partition.device_nisland, *further]
-            steps += [PartLaunches([self._record(begin_round, inputs)]), attempts(part, parts)]
+            steps += [PartLaunches([self._record(begin_round, inputs)]), record_attempts(part, parts)]
         return PartLaunches.joined(steps)
 
     def record_choice(self, partition: Partition, part: int, parts: int) -> PartLaunches:
         """Record the launches of the choice of solutions; the first becomes the answer."""
-        which, tries = [self._problems.settings, part, parts], self._tries(partition)
-        take = self._record(take_solution, [*which, self._first, *self._of_solutions(partition, tries)])
+        which, attempts = [self._problems.settings, part, parts], self._attempt_arrays(partition)
+        take = self._record(take_solution, [*which, self._first, *self._of_solutions(partition, attempts)])
         results = self.solution_count, self.branch, self.complete
         outputs = [self.difference.device, self._problems.searches, self._found, *(one.device for one in results)]
         if self.only_branches:
-            inputs = [*which, self._problems.turns, tries, *outputs, self.unfinished.device]
+            inputs = [*which, self._problems.turns, attempts, *outputs, self.unfinished.device]
             choose = self._record(choose_branches, inputs)
             return PartLaunches([choose, take, *(one.fetch for one in (*results, self.unfinished))])
-        lanes, islands = LANES_ON_GPUS if self._device.is_cuda else 1, [tries, partition.device_nisland]
+        lanes, islands = LANES_ON_GPUS if self._device.is_cuda else 1, [attempts, partition.device_nisland]
         begin = self._record(begin_choice, [*which, *islands])
         turn = self._record(turn_attempts, [*which, lanes, self._problems.turns, *islands], lanes)
         given = [*which, lanes, *islands]
@@ -173,7 +173,7 @@ class SolutionSelection:
         self._taking.prepare((partition,), self._device, record, len(number), waits=False)()
 
     def _record_taking(self, partition: Partition) -> PartLaunches:
-        rest = self._of_solutions(partition, self._tries(partition))
+        rest = self._of_solutions(partition, self._attempt_arrays(partition))
         launch = self._record(take_solution, [self._problems.settings, 0, 1, self._number.device, *rest])
         return PartLaunches([self._number.push, launch])
 
@@ -188,7 +188,7 @@ class SolutionSelection:
         which, number, problems = [work.problems.settings, 0, 1], self._number, work.problems
         kept, steps = (self.kept, self.first_kept, self.kept_branch, self.kept_joint_q), list[Step]([number.push])
         if judges:
-            inputs = [*which, number.device, self._tries(partition), self._found, problems.turns]
+            inputs = [*which, number.device, self._attempt_arrays(partition), self._found, problems.turns]
             steps += [self._record(place_solution, [*inputs, columns["joint_q"], columns["judged_q"]])]
             steps += map(per_problem, work.verification.launches_of_success(problems, work.inputs))
         inputs = [*which, number.device, self.solution_count.device, self.branch.device]
@@ -198,16 +198,16 @@ class SolutionSelection:
     def _record(self, kernel: Any, inputs: list[Any], lanes: int = 1) -> Step:
         return per_problem(wp.launch(kernel, 1, inputs, device=self._device, record_cmd=True), lanes)
 
-    def _tries(self, partition: Partition) -> Any:
-        tries: Any = AttemptArrays()
-        tries.has_targets = len(self._problems.positions) > 0
-        tries.kind, tries.coordinate_tree = self._kind, self._coordinate_tree
-        tries.tree_island, tries.start_joint_q = partition.device_tree_island, self._problems.start_joint_q
-        tries.given_joint_q = self._given.device
-        tries.arm_column, tries.sphere_reach = self._arm_column, self._sphere_reach
-        tries.attempts, tries.made, tries.chosen = self.attempts, self._made, self._chosen
-        tries.least, tries.value, tries.choice = self._least, self._value, self._choice
-        return tries
+    def _attempt_arrays(self, partition: Partition) -> Any:
+        attempts: Any = AttemptArrays()
+        attempts.has_targets = len(self._problems.positions) > 0
+        attempts.kind, attempts.coordinate_tree = self._kind, self._coordinate_tree
+        attempts.tree_island, attempts.start_joint_q = partition.device_tree_island, self._problems.start_joint_q
+        attempts.given_joint_q = self._given.device
+        attempts.arm_column, attempts.sphere_reach = self._arm_column, self._sphere_reach
+        attempts.answers, attempts.made, attempts.chosen = self.attempts, self._made, self._chosen
+        attempts.least, attempts.value, attempts.choice = self._least, self._value, self._choice
+        return attempts
 
-    def _of_solutions(self, partition: Partition, tries: Any) -> list[Any]:
-        return [tries, partition.device_nisland, self._found, self._problems.best]
+    def _of_solutions(self, partition: Partition, attempts: Any) -> list[Any]:
+        return [attempts, partition.device_nisland, self._found, self._problems.best]

@@ -27,7 +27,7 @@ from ik_service.solver.lm.ranking import IMPRECISE, attempt_count, count_cost, i
 
 WAVE_BLOCK_DIM = 32  # threads of a block: a single warp, so that an idle block ends at once
 WAVE_ATTEMPTS_MAX = 1 << 20  # attempts of a wave, and at least one per problem: some 50 MB of answers
-TURNS = 2  # ping-pong lists: while one is read, problems to continue are listed in the other
+BUFFERS = 2  # ping-pong buffers: while one is read, problems to continue are listed in the other
 THREADS_PER_SM = 768  # of a launch at most: more than run side by side; 384 are slower on an H100 (benchmarks/gpu.md)
 CPU_THREADS = 64  # run one after another
 WAVES = wp.get_module("ik_service_waves")  # of the kernel here
@@ -49,20 +49,20 @@ class AttemptStorage:
     # work
     data: wp.array3d[wp.float32]  # [blocks, data, WAVE_BLOCK_DIM]: read-only data of each thread's iterations
     next_row: wp.array[wp.int32]  # [1]: first row not yet taken
-    # of the waves, by turn
-    listed: wp.array2d[wp.int32]  # [TURNS, problems]: problems of a wave, as places in task.problem
-    listed_count: wp.array[wp.int32]  # [TURNS]: number of listed problems
-    first_seed: wp.array[wp.int32]  # [TURNS]
+    # of the waves, by buffer
+    listed: wp.array2d[wp.int32]  # [BUFFERS, problems]: problems of a wave, as places in task.problem
+    listed_count: wp.array[wp.int32]  # [BUFFERS]: number of listed problems
+    first_seed: wp.array[wp.int32]  # [BUFFERS]
 
 
 @wp.struct
 class Wave:
     """A wave. Attempt k belongs to problem k % problems, with seed k / problems after the first seed."""
 
-    turn: int
+    buffer: int  # index of the buffer that is read
     is_first: int  # 1: of all problems, from seed 0
     threads: int  # largest number of threads, and target for the number of attempts
-    lookers: int  # threads of `keep_best`
+    keep_threads: int  # threads of `keep_best`
 
 
 StorageRef: Any = typed_warp.reference_to(AttemptStorage)
@@ -87,7 +87,7 @@ def problems_of(task: TaskRef, wave: WaveRef, storage: StorageRef):
     """Return the number of problems of a wave: all in the first wave, the listed ones in others."""
     if wave.is_first == 1:
         return task.count[0]
-    return storage.listed_count[wave.turn]
+    return storage.listed_count[wave.buffer]
 
 
 @wp.func
@@ -96,7 +96,7 @@ def first_seed_of(wave: WaveRef, storage: StorageRef):
     """Return the first seed of a wave."""
     if wave.is_first == 1:
         return 0
-    return storage.first_seed[wave.turn]
+    return storage.first_seed[wave.buffer]
 
 
 @wp.func
@@ -124,7 +124,7 @@ def problem_at(task: TaskRef, wave: WaveRef, storage: StorageRef, place: int):
     """Return a problem of a wave by its place."""
     if wave.is_first == 1:
         return task.problem[place]
-    return task.problem[storage.listed[wave.turn, place]]
+    return task.problem[storage.listed[wave.buffer, place]]
 
 
 @wp.func
@@ -141,7 +141,7 @@ def attempt_of(task: TaskRef, wave: WaveRef, storage: StorageRef, row: int):
 @typing.no_type_check
 def begin_wave(wave: WaveRef, storage: StorageRef):
     """Clear the list of problems to continue; by one thread, at the start of a wave."""
-    storage.listed_count[1 - wave.turn] = 0
+    storage.listed_count[1 - wave.buffer] = 0
 
 
 @wp.func
@@ -163,7 +163,7 @@ def copy_answer(task: TaskRef, storage: StorageRef, row: int, line: int, s: int)
 
 @wp.func
 @typing.no_type_check
-def look_at(task: TaskRef, wave: WaveRef, storage: StorageRef, place: int, first: int, seeds: int):
+def keep_best_of(task: TaskRef, wave: WaveRef, storage: StorageRef, place: int, first: int, seeds: int):
     """Keep the best answer of a wave's attempts at a problem; return whether its search continues."""
     p = problem_at(task, wave, storage, place)
     problems = problems_of(task, wave, storage)
@@ -210,22 +210,22 @@ def look_at(task: TaskRef, wave: WaveRef, storage: StorageRef, place: int, first
 @wp.kernel(module=WAVES, enable_backward=False, grid_stride=False)
 @typing.no_type_check
 def keep_best(task: IslandTask, wave: Wave, storage: AttemptStorage):
-    """Keep the best answers of a wave's attempts; list the problems to continue for the other turn."""
+    """Keep the best answers of a wave's attempts; list the problems to continue in the other buffer."""
     place = wp.tid()
     first = first_seed_of(wave, storage)
     seeds = seeds_of(task, wave, storage)
-    other = 1 - wave.turn
+    other = 1 - wave.buffer
     if place == 0:
         storage.next_row[0] = 0
         storage.first_seed[other] = first + seeds
     problems = wp.where(seeds == 0, 0, problems_of(task, wave, storage))
     while place < problems:
-        if look_at(task, wave, storage, place, first, seeds):
+        if keep_best_of(task, wave, storage, place, first, seeds):
             listed = place
             if wave.is_first == 0:
-                listed = storage.listed[wave.turn, place]
+                listed = storage.listed[wave.buffer, place]
             storage.listed[other, wp.atomic_add(storage.listed_count, other, 1)] = listed
-        place += wave.lookers
+        place += wave.keep_threads
 
 
 def allocate_storage(device: wp.Device, coordinates: int, data: int, problems: int, attempts: int) -> Any:
@@ -243,15 +243,15 @@ def allocate_storage(device: wp.Device, coordinates: int, data: int, problems: i
         joint_q=(coordinates, rows),
         data=(blocks, data, WAVE_BLOCK_DIM),
         next_row=1,
-        listed=(TURNS, problems),
-        listed_count=TURNS,
-        first_seed=TURNS,
+        listed=(BUFFERS, problems),
+        listed_count=BUFFERS,
+        first_seed=BUFFERS,
     )
 
 
 LISTED, STOPPED = wp.constant(0), wp.constant(1)
-"""Turns of a wave: which problems go on stands in the list of the first; here the count of the other says how many of
-them are stopped."""
+"""Buffers of a wave with a deadline: the first lists the problems to continue; the count of the second is the number of
+these that are stopped."""
 
 
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
@@ -302,9 +302,9 @@ def record_waves(
     sizes = {kernel: min(threads, problem_count * seeds), keep_best: min(threads, problem_count)}
     blocks = {kernel: WAVE_BLOCK_DIM, keep_best: KEEP_BLOCK}
 
-    def recorded(turn: int, is_first: int) -> list[wp.Launch]:
+    def recorded(buffer: int, is_first: int) -> list[wp.Launch]:
         wave: Any = Wave()
-        wave.turn, wave.is_first, wave.threads, wave.lookers = turn, is_first, threads, sizes[keep_best]
+        wave.buffer, wave.is_first, wave.threads, wave.keep_threads = buffer, is_first, threads, sizes[keep_best]
         inputs = [task, wave, storage]
         return [
             wp.launch(one, size, inputs, device=device, block_dim=blocks[one], record_cmd=True)
@@ -325,7 +325,7 @@ def record_waves(
 
     def run() -> None:
         launch_all(first)
-        # the first wave, and every second one, lists for turn 0
+        # the first wave, and every second one, lists for buffer 0
         wp.capture_while(storage.listed_count[:1], partial(launch_all, further))
         launch_all(ends)
 

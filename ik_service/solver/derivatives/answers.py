@@ -24,8 +24,8 @@ from ik_service.kinematics.host_tangent import BodyMotion, body_motion
 from ik_service.mechanism.transforms import Float64Array, quaternion_exp, quaternion_multiply
 from ik_service.solver.derivatives.host_rows import Data, HostRows, RowValues
 from ik_service.solver.derivatives.linearisation import TWIST
-from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.batch import Batch
+from ik_service.solver.given.requested_limits import RequestedLimits
 from ik_service.solver.given.targets import Target
 from ik_service.solver.result import IKResult, ResultHead
 from objectives.errors import InputError
@@ -33,13 +33,13 @@ from objectives.tasks.frame_objective import OFFSET
 from objectives.tasks.pose import ORIENTATION, POSITION
 
 SINGULAR = 1e-6
-"""Share of the largest singular value, of rows that are divided by their lengths, below which one counts as zero.
+"""Share of the largest singular value of normalised rows below which a singular value counts as zero.
 
-Nearer to a singular configuration the configuration itself is too uncertain for derivatives to be right to 1e-3.
+Nearer to a singular configuration the rounding of the configuration changes derivatives by more than 1e-3.
 """
 CURVATURE_SHARE, BEND_SHARE = 1e-12, 1e-9
-"""Shares of the largest curvature of the soft rows' slopes, which is exact, and of that of their second derivatives,
-which are differences, below which a curvature is taken for zero in directions that hard rows leave open."""
+"""Shares below which a curvature in the null space of the hard rows counts as zero: of the largest curvature from the
+slopes of the soft rows, which is exact, and from their second derivatives, which are differences."""
 SMALLEST = 1e-300
 
 
@@ -128,7 +128,7 @@ class Minimum(NamedTuple):
 
 DIFFERENCE_STEPS = 1e-3 * np.array([1.0, -1.0, 2.0, -2.0])
 SHARES = np.array([8.0, -8.0, -1.0, 1.0]) / 12e-3
-"""Of differences [m or rad], and how much each counts."""
+"""Steps of the differences [m or rad], and the weight of each step."""
 LINES_AT_ONCE = 4096
 """Configurations that are evaluated together."""
 
@@ -143,7 +143,7 @@ class Answers:
     is_hard: NDArray[np.bool_]  # rows met (equality constraints), shape [n, rows]
     is_soft: NDArray[np.bool_]  # rows in the minimised cost, shape [n, rows]
     multipliers: Float64Array  # Lagrange multipliers of the hard rows, 0 for others, shape [n, rows]
-    limits: AskedLimits | None  # limits of their solve; None for the robot's
+    limits: RequestedLimits | None  # limits of their solve; None for the robot's
 
     @property
     def weights(self) -> Float64Array:

@@ -20,8 +20,8 @@ from ik_service.mechanism.coupling import mapped_limits
 from ik_service.mechanism.transforms import Float64Array, transform_multiply
 from ik_service.robots import RobotModel
 from ik_service.solver.derivatives.linearisation import Further
-from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.batch import Batch
+from ik_service.solver.given.requested_limits import RequestedLimits
 from ik_service.solver.given.targets import Target
 from ik_service.solver.rows.binding import HAVE_TO_BE_MET, is_constraint, is_robot_constraint
 from ik_service.solver.rows.blocks import Rows
@@ -276,7 +276,7 @@ class HostRows:
                     least[leader], own.dof[leader], own.rate[leader] = bound, dof, 1.0 / multiplier
         return found[0], found[1]
 
-    def is_narrower(self, limits: AskedLimits | None) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def is_narrower(self, limits: RequestedLimits | None) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return the limits of a solve, lower and upper, narrower than the robot's, [1 or n, active DOFs]."""
         robot = self.robot
         lower, upper = self._ends(limits)
@@ -286,7 +286,7 @@ class HostRows:
         """Return the weights of all rows, shape [n, rows]."""
         return np.concatenate([np.broadcast_to(own[ROW_WEIGHTS], (n, own[ROW_WEIGHTS].shape[1])) for own in data], 1)
 
-    def beside_limits(self, joint_q: Float64Array, limits: AskedLimits | None) -> LimitDistances:
+    def beside_limits(self, joint_q: Float64Array, limits: RequestedLimits | None) -> LimitDistances:
         """Return the active DOFs at limits kept by answers: limits of their solve, or the robot's."""
         coordinate = self.robot.dof_coordinate[self.robot.active_dof]
         place = np.where(coordinate >= 0, joint_q[:, np.maximum(coordinate, 0)], np.nan)
@@ -297,7 +297,7 @@ class HostRows:
             at_lower, at_upper, np.where(at_lower, lower - place, np.where(at_upper, upper - place, 0.0))
         )
 
-    def moved(self, joint_q: Float64Array, step: Float64Array, limits: AskedLimits | None) -> Float64Array:
+    def moved(self, joint_q: Float64Array, step: Float64Array, limits: RequestedLimits | None) -> Float64Array:
         """Move configurations by steps of the active DOFs, within the limits kept by answers."""
         robot = self.robot
         joint_q = robot.integrate(joint_q, step @ self.columns.T)
@@ -309,7 +309,7 @@ class HostRows:
             )
         return robot.clamp_joint_q(joint_q) if self.hard_limits else joint_q
 
-    def _ends(self, limits: AskedLimits | None) -> tuple[Float64Array, Float64Array]:
+    def _ends(self, limits: RequestedLimits | None) -> tuple[Float64Array, Float64Array]:
         if limits is not None:
             return limits.lower, limits.upper
         return self.robot.active_limit_lower, self.robot.active_limit_upper

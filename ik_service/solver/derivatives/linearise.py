@@ -31,8 +31,8 @@ from ik_service.solver.derivatives.answers import (
 from ik_service.solver.derivatives.host_rows import Data, HostRows, RowValues
 from ik_service.solver.derivatives.linearisation import NOTHING_FURTHER, TWIST, By, DofState, Further, Linearisation
 from ik_service.solver.derivatives.target_motion import linearise_met
-from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.batch import Batch
+from ik_service.solver.given.requested_limits import RequestedLimits
 from ik_service.solver.given.targets import Target
 from ik_service.solver.rows.binding import HAVE_TO_BE_MET, RowKind
 from objectives.tasks.frame_objective import OFFSET
@@ -62,7 +62,7 @@ def linearise(
     # enabled constraints of the robot, shape [1 or n, constraints]; None for all
     enabled: NDArray[np.bool_] | None,
     further: Further = NOTHING_FURTHER,  # further requested inputs; all answers are then derived row by row
-    limits: AskedLimits | None = None,  # limits of the solve; None for the robot's
+    limits: RequestedLimits | None = None,  # limits of the solve; None for the robot's
 ) -> Linearisation:
     """Return the derivatives of answers by their targets, and by further requested inputs."""
     data = rows.data(targets, given, enabled)
@@ -102,7 +102,7 @@ def _of_part(
     data: Sequence[Data],
     joint_q: Float64Array,
     islands: AnswerIslands,
-    within: AskedLimits | None,
+    within: RequestedLimits | None,
 ) -> tuple[Linearisation, NDArray[np.bool_]]:
     """Return the derivatives of some answers by poses of all targets, tool frames, fields and limits, in this order."""
     # Also returns the islands with targets counted as met but out of reach, shape [n, trees]
@@ -204,7 +204,7 @@ def _is_singular(
 
 
 def _sorted(
-    rows: HostRows, data: Sequence[Data], joint_q: Float64Array, islands: AnswerIslands, limits: AskedLimits | None
+    rows: HostRows, data: Sequence[Data], joint_q: Float64Array, islands: AnswerIslands, limits: RequestedLimits | None
 ) -> tuple[Answers, NDArray[np.bool_]]:
     """Sort rows into met rows and rows with a cost, island by island."""
     # Targets count as met unless rows of priority 0 act against them. If not met, and with lower-priority rows,

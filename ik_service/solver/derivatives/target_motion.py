@@ -26,7 +26,7 @@ from ik_service.solver.derivatives.answers import AnswerIslands
 from ik_service.solver.derivatives.host_rows import Data, HostRows
 from ik_service.solver.derivatives.linearisation import TWIST, By, DofState, Linearisation
 from ik_service.solver.derivatives.link_poses import TEMPLATES, launch, load, shown
-from ik_service.solver.given.asked_limits import AskedLimits
+from ik_service.solver.given.requested_limits import RequestedLimits
 from ik_service.solver.given.targets import Target
 from ik_service.solver.rows.binding import RowKind
 from ik_service.solver.verdict.float64_kinematics import Kinematics, KinematicsRef, float64_kinematics, packet_function
@@ -34,7 +34,7 @@ from objectives.tasks.frame_objective import OFFSET
 from objectives.tasks.pose import ORIENTATION, POSITION
 
 LEAST_SHARE = 1e-9
-"""Square of the sine of the angle between a row and those before it from which on rows are told apart."""
+"""Square of the sine of the angle between a row and those before it from which two rows count as different."""
 
 
 @wp.struct
@@ -225,7 +225,7 @@ def linearise_met(
     data: Sequence[Data],  # numbers of the fields
     joint_q: Float64Array,  # the answers, shape [n, joint_coord_count]
     islands: AnswerIslands,
-    limits: AskedLimits | None,  # limits of their solve; None for the robot's
+    limits: RequestedLimits | None,  # limits of their solve; None for the robot's
 ) -> tuple[NDArray[np.bool_], Linearisation]:
     """Return the derived answers, as a mask of shape [n], and the derivatives."""
     n, is_target = len(joint_q), rows.kind == RowKind.TARGET
@@ -276,7 +276,7 @@ def _follow(
     islands: Sequence[TargetIsland],
     own: NDArray[np.intp],
     found: Linearisation,
-    limits: AskedLimits | None,
+    limits: RequestedLimits | None,
 ) -> NDArray[np.bool_]:
     """Derive answers of equal islands that come to rest; return these as a mask."""
     left, rank = np.arange(len(own)), sum(int(island.rows.sum()) for island in islands)

@@ -7,7 +7,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.kernels.device_lock import DEVICE_LOCK, turn_on
+from ik_service.kernels.device_lock import DEVICE_LOCK, device_work
 from objectives import InputError
 from objectives.data_field import UNIT_TOLERANCE
 
@@ -27,7 +27,7 @@ def as_numpy(name: str, value: Any) -> Any:
         return value
     try:
         if isinstance(value, wp.array):
-            with turn_on(value.device):
+            with device_work(value.device):
                 return value.numpy()
         if int(value.__dlpack_device__()[0]) in CPU_DEVICES:
             return np.from_dlpack(value)
@@ -43,7 +43,7 @@ def _is_foreign(value: Any) -> bool:
 
 
 def plain_targets(value: object, target_count: int, width: int) -> tuple[NDArray[Any] | None, ...] | None:
-    """Split an array by target without a look at its numbers; None if it needs `by_target`."""
+    """Split a plain array by target, its numbers unchecked; None for an array that needs `by_target`."""
     if value is None:
         return (None,) * target_count
     if type(value) is np.ndarray and value.dtype.kind == "f":

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.solver.given.asked_limits import AskedLimits
+from ik_service.solver.given.requested_limits import RequestedLimits
 from ik_service.solver.given.targets import Target, part_of
 from ik_service.solver.given.worlds import CheckedWorlds
 
@@ -28,7 +28,7 @@ class Batch(NamedTuple):
     # enabled constraints, bool [1 or problem_count, constraints]; None for all
     enabled: NDArray[np.bool_] | None = None
     worlds: CheckedWorlds | None = None  # obstacles and attached objects of the collision check; None for no check
-    limits: AskedLimits | None = None  # joint limits of these problems; None for the robot's
+    limits: RequestedLimits | None = None  # joint limits of these problems; None for the robot's
     # lines of these problems in the data of targets and objectives, [problem_count]; None where problem k has line k
     lines: NDArray[np.intp] | None = None
     targets: tuple[Target, ...] | None = None  # targets with data of these problems alone; None for the solver's own
@@ -55,7 +55,7 @@ class Batch(NamedTuple):
             sum(counts),
             _joined([one.start for one in batches]),
             first.enabled,
-            limits=AskedLimits.joined(limits, counts) if limits else None,
+            limits=RequestedLimits.joined(limits, counts) if limits else None,
         )
 
     def part(self, problems: Problems) -> "Batch":

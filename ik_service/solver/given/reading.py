@@ -14,9 +14,9 @@ from ik_service.mechanism.transforms import given_poses
 from ik_service.poses import is_rotation, quaternions_of
 from ik_service.robots import RobotModel
 from ik_service.solver.given.arrays import as_numpy, by_target, host_array, plain_targets, unit_quaternions
-from ik_service.solver.given.asked_limits import read_limits
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.given.requested_limits import read_limits
 from ik_service.solver.given.targets import DATA, Target, of_one_solve
 from ik_service.solver.given.worlds import read_worlds
 from objectives import IKObjective, InputError

@@ -248,7 +248,7 @@ def pose_objective(
 
 def has_lines(target: Target) -> bool:
     """Return whether a target has data per problem."""
-    return any(np.ndim(getattr(target, name)) == 2 for name in DATA)
+    return any(np.ndim(data) == 2 for name in DATA if (data := getattr(target, name)) is not None)
 
 
 def part_of(target: Target, problems: slice | NDArray[np.intp]) -> Target:
@@ -262,13 +262,13 @@ def joined_targets(parts: Sequence[tuple[Sequence[Target], slice]]) -> tuple[Tar
     """Return the targets of some problems of several solves of one structure, one after the other."""
     found, counts = [], [rows.stop - rows.start for _, rows in parts]
     for several in zip(*(targets for targets, _ in parts), strict=True):
-        lines = dict[str, NDArray[np.float64]]()
+        lines: dict[str, NDArray[np.float64]] = {}
         for name in DATA if any(map(has_lines, several)) else ():
             if getattr(several[0], name) is not None:
                 cut = [rows_of(getattr(one, name), rows) for one, (_, rows) in zip(several, parts, strict=True)]
                 whole = [np.broadcast_to(own, (n, own.shape[-1])) for own, n in zip(cut, counts, strict=True)]
                 lines[name] = np.concatenate(whole)
-        found.append(replace(several[0], **lines))
+        found.append(replace(several[0], **lines) if lines else several[0])
     return tuple(found)
 
 

@@ -27,7 +27,7 @@ class RowKind(IntEnum):
 
 
 HAVE_TO_BE_MET = (RowKind.TARGET, RowKind.CONSTRAINT)
-"""Kinds of rows that have to come within their tolerances; rows of all others are lowered beside them."""
+"""Kinds of rows that have to come within their tolerances; all other rows are minimised."""
 TARGET_ROW = wp.constant(int(RowKind.TARGET))
 CONSTRAINT_ROW = wp.constant(int(RowKind.CONSTRAINT))
 

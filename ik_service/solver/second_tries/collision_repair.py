@@ -29,9 +29,9 @@ from ik_service.mechanism.transforms import Float64Array
 from ik_service.robots import DeviceModel, RobotModel
 from ik_service.solver.deadline import TIME_LEFT_MIN_S
 from ik_service.solver.derivatives.host_rows import HostRows, LimitDistances
-from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
+from ik_service.solver.given.requested_limits import RequestedLimits
 from ik_service.solver.given.worlds import CheckedWorlds
 from ik_service.solver.lm.status import IKStatus
 from ik_service.solver.result import IKResult
@@ -43,7 +43,7 @@ from objectives.tasks.pose import DEADBAND
 
 FloatArray = NDArray[np.float64]
 NEAR = 16
-"""Most spheres of a configuration that are told: the nearest."""
+"""Largest number of reported spheres of a configuration: the nearest ones."""
 
 
 @lru_cache
@@ -107,17 +107,17 @@ class NearSpheres:
 
 STEPS_MAX = 12
 SPARE, BAND = 2e-5, 0.02
-"""Distance that steps aim at beside what is kept, and up to which spheres are looked at [m], per length unit."""
+"""Clearance that steps aim at above the margin, and distance up to which spheres count [m], per length unit."""
 PUSH = 300.0
-"""Weight of a metre that a distance lacks, beside that of a metre off a target."""
+"""Weight of a missing metre of clearance, relative to a metre of target error."""
 DAMPED_SHARE = 1e-5
 """Share of the largest diagonal entry by which all DOFs are damped."""
 LONGEST, SHORTEST = 0.2, 1e-6
-"""Most that a DOF moves in a step, and with how little a problem stands still [m or rad]."""
+"""Largest change of a DOF in a step, and change below which a problem counts as at rest [m or rad]."""
 BLOCK = 256
 """Problems that are moved side by side: bounds the memory."""
 CHOICES = 4
-"""Times that a step chooses the distances that it holds."""
+"""Updates of the active set in a step."""
 
 
 class CollisionRepair:
@@ -197,10 +197,10 @@ class CollisionRepair:
         return batch, replace(options, seeds=1, best_of=None)
 
 
-def _inward_limits(robot: RobotModel, asked: AskedLimits | None) -> AskedLimits:
+def _inward_limits(robot: RobotModel, asked: RequestedLimits | None) -> RequestedLimits:
     """Return the limits of a solve, or of the robot, rounded inwards to float32."""
     lower, upper = robot.active_limit_lower[np.newaxis], robot.active_limit_upper[np.newaxis]
-    limits = AskedLimits(lower, upper, np.zeros(lower.shape, dtype=bool)) if asked is None else asked
+    limits = RequestedLimits(lower, upper, np.zeros(lower.shape, dtype=bool)) if asked is None else asked
     least, most = (one.astype(np.float64) for one in inwards(limits.lower, limits.upper))
     return limits._replace(lower=least, upper=most)
 

@@ -31,11 +31,11 @@ from ik_service.solver.solve import SolverCore
 from ik_service.solver.verdict.collision_verdict import CollisionVerdict
 
 SOLUTIONS_TRIED = (8, 16)
-"""Solutions that are asked of each island: the second number where no combination of the first is free."""
+"""Solutions requested from each island; the second number if no combination of the first ones is free."""
 COMBINATIONS_MAX = 256
-"""Combinations of a problem that are tried at most."""
+"""Largest number of combinations tried for a problem."""
 FIRST_COMBINATIONS = 4
-"""Of them, so many are tried first; then four times as many, and so on."""
+"""Combinations in the first round; each further round has four times as many."""
 
 
 class IslandSolutions(NamedTuple):
@@ -125,7 +125,7 @@ class FreeCombinations:
         many = replace(options, solutions=wanted, best_of=None, precision="float32", repair=False)
         with core.data_of(batch):
             done = core.run(batch, many, verdict=False)
-        assert done is not None  # the same numbers were sound before
+        assert done is not None  # the numbers were checked in the first solve
         return IslandSolutions.read(core.robot, core.work.problems, done[0], batch.problem_count, wanted)
 
     def _first_free(self, solutions: IslandSolutions, worlds: CheckedWorlds, margin: float) -> FoundAnswers:

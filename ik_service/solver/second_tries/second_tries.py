@@ -49,12 +49,12 @@ class SecondTries:
     ) -> None:
         core = self.core = SolverCore(robot, targets, objectives, setup)
         self.rehearses = False  # whether solves run all passes, to load code; answers are discarded
-        self._opened = OpenedLoops(robot, partial(_solver_of_targets, replace(setup, join=False), alone=True))
+        self._opened = OpenedLoops(robot, partial(_solver_of_targets, replace(setup, join=False), exact=True))
         hard_limits = setup.options.joint_limits == "hard"
         self._combinations, self._repair = FreeCombinations(core), CollisionRepair(core, hard_limits=hard_limits)
         self._alone: TargetsAlone | None = None
         if targets and objectives and all(map(is_secondary, objectives)) and hard_limits:
-            self._alone = TargetsAlone(core, partial(_solver_of_targets, setup, robot, alone=False))
+            self._alone = TargetsAlone(core, partial(_solver_of_targets, setup, robot, exact=False))
 
     def solve(
         self, head: ResultHead, batch: Batch, options: SolverOptions, judged: NDArray[Any] | None = None
@@ -134,13 +134,13 @@ class SecondTries:
                 judging = replace(judging, seeds=1)
             with core.data_of(judged):
                 solved = core.solve(head, judged, judging, judged=chosen)
-            assert solved is not None  # the same numbers were sound before
+            assert solved is not None  # the numbers were checked in the first solve
             replace_by_successes(result, rows, solved)
 
 
-def _solver_of_targets(setup: SolverSetup, robot: RobotModel, targets: Sequence[Target], *, alone: bool) -> TargetSolve:
+def _solver_of_targets(setup: SolverSetup, robot: RobotModel, targets: Sequence[Target], *, exact: bool) -> TargetSolve:
     """Return a solver of these targets without further rows."""
-    # With `alone`: no second tries, and the finest finish of the engine
+    # With `exact`: with the finest finish of the engine, without second tries
     solves = SecondTries(robot, targets, (), setup)
     core = solves.core
     head = ResultHead(robot, CallerOrder(robot, None), core.row_labels(), core.engine.name, str(setup.device))
@@ -149,7 +149,7 @@ def _solver_of_targets(setup: SolverSetup, robot: RobotModel, targets: Sequence[
         core.targets.take(targets)
         with core.data_of(batch):
             own = batch._replace(lines=None)
-            if alone:
+            if exact:
                 return core.solve(head, own, replace(options, precision=core.engine.finish))
             return solves.solve(head, own, options)
 

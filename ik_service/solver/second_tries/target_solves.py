@@ -71,7 +71,7 @@ class TargetsAlone:
         moved = core.layout.coordinates_of(RowKind.TARGET, RowKind.CONSTRAINT)
         near = batch._replace(start=np.where(moved, start, joint_q))
         result = self._solve(core.targets.all, near, replace(time_left(), repair=False))
-        assert result is not None  # the same numbers were sound before
+        assert result is not None  # the numbers were checked in the first solve
         return result.joint_q, result.success
 
     def judging(self, batch: Batch, chosen: NDArray[Any], options: SolverOptions) -> tuple[Batch, SolverOptions]:

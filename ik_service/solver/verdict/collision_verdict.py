@@ -32,7 +32,7 @@ from ik_service.solver.verdict.float64_kinematics import (
 )
 
 LEAST_ROOM = 16
-"""Bodies and links that the code of a verdict has room for at least; it is made for powers of two."""
+"""Least number of bodies and links in the generated code; larger numbers are rounded up to powers of two."""
 
 
 @wp.struct

@@ -66,7 +66,7 @@ def final_status(status: int, met: int, success: bool, proof: int):
 
 @wp.func
 @typing.no_type_check
-def told_seed(settings: wp.array[wp.int32], best: BestAttempts, searches: Searches, p: int, island: int):
+def reported_seed(settings: wp.array[wp.int32], best: BestAttempts, searches: Searches, p: int, island: int):
     """Return the seed of an answer; -1 for a branch in closed form."""
     seed = best.seed[p, island]
     in_row = seed >= settings[HAS_START] and seed < starts_in_rows(searches, p, island)
@@ -164,7 +164,7 @@ def compose_islands(
             untroubled = False
             result = status
         proven = wp.max(proven, proof)
-        chosen = told_seed(settings, best, searches, p, island)
+        chosen = reported_seed(settings, best, searches, p, island)
         island_seed_out[p, island] = chosen
         island_iterations_out[p, island] = best.iterations[p, island]
         island_cost_out[p, island] = best.cost[p, island]

@@ -19,8 +19,8 @@ from ik_service.compiler.closed_form.turns import (
 )
 from ik_service.mechanism.transforms import identity_transform
 from ik_service.robots import RobotModel
-from ik_service.solver.given.asked_limits import AskedLimits
 from ik_service.solver.given.batch import Batch
+from ik_service.solver.given.requested_limits import RequestedLimits
 from ik_service.solver.given.targets import Target
 from objectives.expression import evaluate
 
@@ -29,7 +29,7 @@ SAMPLES = 721  # angles of the last of seven joints
 BRANCH_JOINTS = 6  # joints with angles in a branch
 OPEN_ANGLE = 0.01  # radius of an angle that is not determined [rad]
 NO_LIMIT = 1e3  # limits that refuse nothing [rad]
-LEAST_TOLD = 1e-3  # numbers below are not told [m or rad]
+LEAST_REPORTED = 1e-3  # smaller numbers are not reported [m or rad]
 
 
 @lru_cache(maxsize=8)
@@ -55,7 +55,7 @@ def why_unreachable(robot: RobotModel, target: Target, batch: Batch, k: int, pro
     values |= {POSITION_TOLERANCE: 0.0, ORIENTATION_TOLERANCE: 0.0}
     lower, upper = (limit[list(nominal.arm.dofs)] for limit in _limits_of(robot, batch.limits, problem))
     beyond = float(evaluate([proofs.shell], values | _named(lower, upper))[0])
-    if beyond > LEAST_TOLD:
+    if beyond > LEAST_REPORTED:
         return f"In this orientation link '{target.link}' is out of reach by at least {1e3 * beyond:.0f} mm."
     is_known = nominal.kind is not ArmClass.SEARCHED and len(batch.positions) == 1  # the proof is of a sole target
     return _joint_beyond(robot, proofs, nominal.arm.dofs, values, lower, upper) if is_known else None
@@ -76,7 +76,7 @@ def _joint_beyond(
     angles = np.linspace(first, end, SAMPLES if is_sampled else 1)
     last = dict(zip(LAST, (np.cos(angles), np.sin(angles), 0.0), strict=True))
     given = values | _named(middle - NO_LIMIT, middle + NO_LIMIT) | last
-    least, told = np.inf, None if is_sampled else "No angles of the joints give this pose, whatever their limits."
+    least, sentence = np.inf, None if is_sampled else "No angles of the joints give this pose, whatever their limits."
     for branch in proofs.branches:
         refused, radius, _, *joints = (np.broadcast_to(x, len(angles)) for x in evaluate(proofs.numbers(branch), given))
         q = np.column_stack(joints)
@@ -91,11 +91,11 @@ def _joint_beyond(
             limit = lower[joint] if q[at, joint] < lower[joint] else upper[joint]
             name = robot.dof_names[int(robot.active_dof[dofs[joint]])]
             angle = f"{'about ' * is_sampled}{q[at, joint]:.2f}"
-            told = f"Joint '{name}' would need {angle} rad; its limit is {limit:.2f} rad."
-    return told if least > LEAST_TOLD else None
+            sentence = f"Joint '{name}' would need {angle} rad; its limit is {limit:.2f} rad."
+    return sentence if least > LEAST_REPORTED else None
 
 
-def _limits_of(robot: RobotModel, limits: AskedLimits | None, problem: int) -> tuple[Float64Array, Float64Array]:
+def _limits_of(robot: RobotModel, limits: RequestedLimits | None, problem: int) -> tuple[Float64Array, Float64Array]:
     if limits is None:
         return robot.active_limit_lower, robot.active_limit_upper
     line = min(problem, len(limits.lower) - 1)

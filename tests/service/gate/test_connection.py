@@ -8,11 +8,12 @@ import socket
 import threading
 import time
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import uvloop
 
-from ik_service.service.gate.connection import EXTRA_MOST, PIPELINED_MOST, ConnectionSlots
+from ik_service.service.gate.connection import EXTRA_MOST, PIPELINED_MOST, AnswerTransport, ConnectionSlots
 from ik_service.service.gate.gate import CONTEXT, RequestContext
 from ik_service.settings import ServiceSettings
 from tests.attacks.frames import rest
@@ -342,3 +343,27 @@ def test_as_many_requests_as_allowed_are_answered_in_their_order():
             assert chunk
             data += chunk
     assert application.ended == PIPELINED_MOST + 1
+
+
+@pytest.mark.parametrize(
+    ("parts", "packets"),
+    [
+        ([b"body"], [b"headers" + b"body"]),
+        ([b"one", b"two"], [b"headers" + b"one", b"two"]),
+        ([], [b"headers"]),
+    ],
+)
+def test_headers_of_an_answer_leave_with_the_first_part_of_its_body(parts, packets):
+    sent = []
+    real = SimpleNamespace(write=sent.append, is_closing=bool, close=lambda: sent.append("closed"))
+    cycle = SimpleNamespace(transport=real, response_started=False)
+    answer = AnswerTransport(cycle)
+    answer.write(b"100 Continue")
+    assert sent == [b"100 Continue"]  # a caller waits for it before the body
+    cycle.response_started = True
+    answer.write(b"headers")
+    assert len(sent) == 1
+    for part in parts:
+        answer.write(part)
+    answer.close()
+    assert sent == [b"100 Continue", *packets, "closed"]

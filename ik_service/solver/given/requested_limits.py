@@ -18,25 +18,25 @@ from ik_service.solver.given.arrays import NUMBER_MAX, as_numpy
 from ik_service.solver.given.options import SolverOptions
 from objectives import InputError
 
-TOLD_PROBLEMS = 8
+LISTED_PROBLEMS = 8
 """Problems that a message names at most."""
 
 
-class AskedLimits(NamedTuple):
+class RequestedLimits(NamedTuple):
     """Limits of the active DOFs in one solve, within the limits of the robot."""
 
     lower: Float64Array  # lower limits [rad or m], shape [1 or problems, active_dof_count]
     upper: Float64Array  # upper limits, same shape
     frozen: NDArray[np.bool_]  # DOFs held at the start, same shape; both limits equal the start
 
-    def part(self, problems: slice | NDArray[np.intp]) -> "AskedLimits":
+    def part(self, problems: slice | NDArray[np.intp]) -> "RequestedLimits":
         """Return the limits of some of the problems."""
         if len(self.lower) == 1:
             return self
-        return AskedLimits(self.lower[problems], self.upper[problems], self.frozen[problems])
+        return RequestedLimits(self.lower[problems], self.upper[problems], self.frozen[problems])
 
     @classmethod
-    def joined(cls, parts: "Sequence[AskedLimits]", counts: Sequence[int]) -> "AskedLimits":
+    def joined(cls, parts: "Sequence[RequestedLimits]", counts: Sequence[int]) -> "RequestedLimits":
         """Concatenate the limits of several batches of `counts` problems."""
         each = list(zip(parts, counts, strict=True))
         lower, upper, frozen = (
@@ -57,12 +57,12 @@ def read_limits(
     joint_limits: Any,
     frozen: Any,  # names of DOFs, a mapping from names to booleans, or booleans by the caller's columns
     max_change: Any,  # one number, a mapping from names to numbers, or numbers by the caller's columns
-) -> AskedLimits:
+) -> RequestedLimits:
     """Return the limits of a solve; UnknownNameError for an unknown DOF.
 
     InputError if a value is not allowed, no value of a DOF is left, or the robot's own limits are not kept.
     """
-    if isinstance(joint_limits, AskedLimits):
+    if isinstance(joint_limits, RequestedLimits):
         found = joint_limits
     else:
         reading = LimitReading(robot, order, start, problem_count)
@@ -89,7 +89,7 @@ class LimitReading:
         start: NDArray[Any] | None,
         problem_count: int,
         # limits read before, to be narrowed further; None for the robot's
-        before: AskedLimits | None = None,
+        before: RequestedLimits | None = None,
     ) -> None:
         self._robot, self._order, self._count = robot, order, problem_count
         if before is None:
@@ -166,9 +166,9 @@ class LimitReading:
             raise InputError(f"frozen cannot hold '{name}': it starts at {at:g}, beyond the robot's limits{where}.")
         self._lower, self._upper = (np.where(self._frozen, start, end) for end in (self._lower, self._upper))
 
-    def found(self) -> AskedLimits:
+    def found(self) -> RequestedLimits:
         """Return the limits read."""
-        return AskedLimits(self._lower, self._upper, np.broadcast_to(self._frozen, self._lower.shape))
+        return RequestedLimits(self._lower, self._upper, np.broadcast_to(self._frozen, self._lower.shape))
 
     def _keep_within(self, what: str, lower: Float64Array, upper: Float64Array) -> None:
         """Narrow the limits of the active DOFs, with a line for all problems or a line for each."""
@@ -179,7 +179,7 @@ class LimitReading:
         if crossed.any():
             active = np.argwhere(crossed)[0, 1]
             name = self._robot.dof_names[self._robot.active_dof[active]]
-            where = _told_problems(np.flatnonzero(crossed[:, active])) if len(crossed) > 1 else ""
+            where = _listed_problems(np.flatnonzero(crossed[:, active])) if len(crossed) > 1 else ""
             raise InputError(f"{what} leaves no value of '{name}' that is within its other limits{where}.")
 
     def _require_start(self, what: str) -> Float64Array:
@@ -237,8 +237,8 @@ class LimitReading:
         return np.atleast_1d(array)
 
 
-def _told_problems(problems: NDArray[np.intp]) -> str:
-    first, more = ", ".join(map(str, problems[:TOLD_PROBLEMS])), len(problems) - TOLD_PROBLEMS
+def _listed_problems(problems: NDArray[np.intp]) -> str:
+    first, more = ", ".join(map(str, problems[:LISTED_PROBLEMS])), len(problems) - LISTED_PROBLEMS
     return f" in problem{'s' * (len(problems) > 1)} {first}" + (f" and {more} more" if more > 0 else "")
 
 
