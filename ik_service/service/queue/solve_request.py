@@ -49,7 +49,7 @@ USUAL_EFFORT = 100_000
 RETRY_MOST_S = 60
 """Longest time after which a caller is asked to try again [s]."""
 MOTION_MOST_S, SAMPLE_FRAMES = 10.0, 64
-"""Longest CPU time of the solver for one motion [s], while others wait; and frames that are moved to compile kernels."""
+"""Longest CPU time of the solver for one motion [s], while others wait; frames that are moved to compile kernels."""
 
 Progress = Callable[[int], None]
 """Called with the number of problems that have just been solved."""

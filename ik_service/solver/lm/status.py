@@ -63,7 +63,7 @@ _ADVICE = {
     IKStatus.UNREACHABLE: "Proven to be out of reach: no configuration within the joint limits comes within the "
     "tolerances. Check frame and units, or move the pose.",
     IKStatus.NO_CANDIDATE: "The group has no candidates: give it some, or leave its number out.",
-    IKStatus.UNSETTLED: "The fit would still move this frame in another pass: see its errors; they may be small already.",
+    IKStatus.UNSETTLED: "Another pass of the fit would still move this frame: see its errors, which may be small.",
 }
 _ADVICE_WITHOUT_TARGETS = {
     IKStatus.CONVERGED: "The objectives are at a minimum, or at zero.",
