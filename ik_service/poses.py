@@ -101,7 +101,8 @@ class Poses:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Return position and quaternion as numbers, [..., 7]."""
-        return np.array(self.transforms, dtype=dtype, copy=copy)
+        numbers = np.asarray(self.transforms, dtype)
+        return numbers.copy() if copy else numbers
 
     def __len__(self) -> int:
         if self.transforms.ndim < 2:
