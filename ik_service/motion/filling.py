@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.mechanism.transforms import Float64Array
+from ik_service.motion.metric import CHANGE_ROUNDING
 from ik_service.motion.tracks import GroupSolver, Piece, Places
 
 MOVE_MAX = 0.05  # [rad or m] in a pass; a larger move would be a change of branch and is rejected
@@ -49,11 +50,16 @@ def _smooth(solver: GroupSolver, path: Float64Array, known: Places, first: int) 
 def _finish(solver: GroupSolver, path: Float64Array, first: int) -> None:
     """Solve all places in the precision of the finish, in place."""
     count = len(path)
-    for number in range(2):
+    for number in range(min(2, count)):
         at = np.arange(number, count, 2)
-        if len(at) and count > 1:  # an end has its one neighbour on both sides
+        if count > 1:  # an end has its one neighbour on both sides
             left, right = np.where(at > 0, at - 1, 1), np.where(at < count - 1, at + 1, count - 2)
-            found, met = _between(solver, path, left, at, right, first, finish=True)
+            ways = [
+                (np.abs(solver.change(path[at], path[k])), solver.time(at + first, k + first)) for k in (left, right)
+            ]
+            over = [change > solver.step * time * CHANGE_ROUNDING for change, time in ways]
+            most = np.where(over[0] | over[1], solver.faster, solver.step)  # else no room for an exact pose
+            found, met = _between(solver, path, left, at, right, first, most=most, finish=True)
         else:
             found, met = solver.solved(at + first, path[at], finish=True)
         _take(solver, path, at, found, met)

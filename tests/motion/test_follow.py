@@ -66,6 +66,29 @@ def check(solver, result, joint_q, error=EXACT):
     np.testing.assert_array_equal(result.joint_qd[1:], np.diff(result.joint_q, axis=0) / result.dt)
 
 
+@pytest.mark.parametrize(("name", "reach"), [("panda_solver", 0.6), ("ur5e_solver", 0.8)])
+def test_a_path_faster_than_the_joints_has_no_break_where_one_of_its_solutions_has_none(request, name, reach):
+    solver = request.getfixturevalue(name)
+    joint_q = swing(PANDA_HOME if name == "panda_solver" else UR5E_HOME, 300, reach)
+    assert (np.abs(np.diff(joint_q, axis=0)) > 0.005 * solver.robot.joint_velocity_limit).any()
+    result = follow(solver, joint_q, 0.005)
+    check(solver, result, joint_q, error=1e-2)
+    assert not result.within_limits.all()
+    assert result.reconfigurations == 0
+    positions, goal = poses_of(solver, result.joint_q)[0], poses_of(solver, joint_q)[0]
+    exact = (np.abs(positions - goal) < EXACT).all(axis=(1, 2))
+    assert exact.mean() > 0.5  # the others stand at the speed limit, off by less than the tolerance
+    assert np.abs(positions - goal).max() < 1e-3
+
+
+def test_a_path_of_pieces_of_one_waypoint_is_followed_by_the_staged_engine(panda):
+    solver = ik_service.IKSolver(panda, [LINK], device="cpu", engine="staged")
+    joint_q = swing(PANDA_HOME, 3)[:1] + np.array([[0.0] * 7, [1.5, 0, 0, 0.8, 0, 0, 0], [0.0] * 7])
+    result = follow(solver, joint_q)
+    assert result.success.all()
+    assert result.reconfigurations == 2
+
+
 @pytest.mark.evidence_cases("circle")
 @pytest.mark.parametrize(
     "name", ["circle", "figure of eight", "through a shoulder singularity", "into a joint limit and back"]
