@@ -37,7 +37,6 @@ def find_pieces(
             ahead.carry(last)
             if ahead.farthest == last:
                 break
-        _go_on(ahead, last)
         joined = None
         if tracks is not None and is_searched:
             joined = connected(solver, pieces[-1], tracks, ahead, starts, difference)
