@@ -68,6 +68,8 @@ def _cache() -> tuple[bool, str]:
     folder = kernel_cache.folder()
     kernel_cache.check_cache()
     sizes = [one.stat().st_size for one in kernel_cache.entries(folder) if one.is_file(follow_symlinks=False)]
-    if not os.access(folder, os.W_OK):
-        return False, f"'{folder}' cannot be written: every process compiles again. WARP_CACHE_PATH names another."
-    return True, f"'{folder}': {sum(1 for _ in folder.glob('wp_*'))} modules, {sum(sizes) / MEGA:.0f} MB"
+    modules = sum(1 for _ in folder.glob("wp_*"))
+    told = f"'{folder}': {modules} modules, {sum(sizes) / MEGA:.0f} MB"
+    if os.access(folder, os.W_OK):
+        return True, told
+    return modules > 0, f"{told}, read-only: missing code cannot be compiled. WARP_CACHE_PATH names another folder."

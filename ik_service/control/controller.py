@@ -31,6 +31,7 @@ from ik_service.control.target_filter import TargetFilter, shaping_launch, shapi
 from ik_service.control.tick.arrays import (
     BRAKES,
     DT,
+    HISTORY,
     ORIENTATION_TOLERANCE,
     POSITION_TOLERANCE,
     ROBOTS,
@@ -225,10 +226,10 @@ class IKController:
     def warmup(self) -> None:
         """Run some ticks of both kinds and restore the state, so that the first tick of a loop is not slower."""
         with self._kept():
-            self._is_placed = True
+            self._is_placed, self._arrays.settings.host[WINDOW] = True, 0
+            dt = max(1e-3, self._smoothing_time / HISTORY)
             for deadline_ns in (None, 0) * WARM_TICKS:
-                self.step(deadline_ns=deadline_ns)
-        self._islands.forget_last_tick()
+                self.step(dt=dt, deadline_ns=deadline_ns)
 
     def linearise(self, targets: Any, joint_q: Any, dt: float = 1e-3, *, joint_qd: Any = 0.0) -> TickDerivatives:
         """Return the derivatives of a tick by its start, its start speeds, and its targets.
@@ -333,7 +334,7 @@ class IKController:
         start = speeds = None
         if joint_q is not None or joint_qd is not None:
             start, speeds = caller.checked_lines(joint_q, joint_qd)
-        if self._smoothing_time > 0.0:
+        if self._smoothing_time > 0.0 and (self._is_placed or joint_q is not None):
             begin_smoothing(self._arrays, self.robot, self._smoothing_time, dt, moved=not (start is speeds is None))
         if not self._is_placed:
             self._place(joint_q)

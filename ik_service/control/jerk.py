@@ -8,7 +8,7 @@ import numpy as np
 import warp as wp
 
 from ik_service.control.limits import ControlLimits, limits_of_active
-from ik_service.control.tick.arrays import HISTORY, NOW, WINDOW, TickArrays
+from ik_service.control.tick.arrays import DT, HISTORY, NOW, WINDOW, TickArrays
 from ik_service.kernels.host_device_array import HostDeviceArray
 from ik_service.mechanism.configuration import dof_values
 from ik_service.mechanism.transforms import Float64Array
@@ -37,11 +37,16 @@ def add_smoothing(arrays: TickArrays, robot: RobotModel, limits: ControlLimits, 
 
 
 def begin_smoothing(arrays: TickArrays, robot: RobotModel, time: float, dt: float, *, moved: bool) -> None:
-    """Begin a tick; after a reset, go on from its position and speed. InputError if robots are `moved` elsewhere."""
+    """Begin a tick; after a reset, go on from its position and speed. InputError for another `dt` or `moved` robots."""
     settings = arrays.settings.host
     if moved:
         raise InputError("With ControlLimits.jerk ticks go on from the last command. Call reset to start elsewhere.")
     if settings[WINDOW] > 0:
+        if dt != arrays.numbers.host[DT]:
+            raise InputError(
+                f"With ControlLimits.jerk all ticks after reset have one length, {arrays.numbers.host[DT]:g} s. "
+                f"dt is {dt:g} s. Give the planned length of your ticks, not the measured one."
+            )
         settings[NOW] = (settings[NOW] + 1) % settings[WINDOW]
         return
     window = max(int(np.ceil(time / dt * (1.0 - 1e-9))), 1)

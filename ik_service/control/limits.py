@@ -53,7 +53,7 @@ class ControlLimits:
         acceleration: Largest change of speed per second [m/s^2 or rad/s^2]; default: the robot's model, but none for
             robots with limits on loop-closing joints. With a limit, joints brake before their position limits.
         jerk: Largest change of acceleration per second [m/s^3 or rad/s^3]; default: none. Delays all joints by the
-            largest acceleration / jerk [s]. Ticks keep the length of the first after `reset`.
+            largest acceleration / jerk [s]. All ticks after a `reset` must have one length.
         joint_step: Largest change of position per tick [m or rad]; default: none. Robots with velocity constraints
             rotate no joint by more than 3 rad.
         position_margin: Distance kept from the position limits [m or rad]; default: 0.

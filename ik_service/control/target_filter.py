@@ -59,6 +59,7 @@ class SecondOrderFilter:
 
 
 TargetFilter: TypeAlias = OneEuroFilter | SecondOrderFilter
+LEAST = 1.0 / NUMBER_MAX  # smaller numbers underflow in a tick
 KINDS = (type(None), OneEuroFilter, SecondOrderFilter)
 
 
@@ -66,14 +67,19 @@ def shaping_rules(given: TargetFilter | None, limits: ControlLimits) -> tuple[fl
     """Return kind and numbers of a filter, then the limits of targets, [8]; InputError for a wrong type or number."""
     if type(given) not in KINDS:
         raise InputError(f"target_filter is {given!r}. Allowed: OneEuroFilter, SecondOrderFilter or None.")
-    first, second, third = (*(() if given is None else astuple(given)), 1.0, 1.0, 1.0)[:3]
-    is_allowed = 0.0 < second <= 1.0 if isinstance(given, SecondOrderFilter) else 0.0 <= second < math.inf
-    if not (is_allowed and 0.0 < first < math.inf and 0.0 < third < math.inf):
-        raise InputError(f"{given} has a number out of range. Allowed: above 0, beta from 0, damping_ratio up to 1.")
-    found = [math.inf if value is None else value for value in (getattr(limits, name) for name in TARGET_LIMITS)]
-    if not all(isinstance(value, int | float | np.number) and value > 0.0 for value in found):
+    numbers = first, second, third = (*(() if given is None else astuple(given)), 1.0, 1.0, 1.0)[:3]
+    least = 0.0 if isinstance(given, OneEuroFilter) else LEAST
+    most = 1.0 if isinstance(given, SecondOrderFilter) else NUMBER_MAX
+    is_allowed = all(isinstance(value, int | float | np.number) for value in numbers) and least <= second <= most
+    if not (is_allowed and LEAST <= first <= NUMBER_MAX and LEAST <= third <= NUMBER_MAX):
         raise InputError(
-            f"ControlLimits: {', '.join(TARGET_LIMITS)} are {found}. Allowed: one number above 0, or None."
+            f"{given} has a number out of range. Allowed: {LEAST:g} to {NUMBER_MAX:g}, beta also 0, "
+            "damping_ratio up to 1."
+        )
+    found = [math.inf if value is None else value for value in (getattr(limits, name) for name in TARGET_LIMITS)]
+    if not all(isinstance(value, int | float | np.number) and value >= LEAST for value in found):
+        raise InputError(
+            f"ControlLimits: {', '.join(TARGET_LIMITS)} are {found}. Allowed: one number from {LEAST:g}, or None."
         )
     return float(KINDS.index(type(given))), first, second, third, *found
 

@@ -4,9 +4,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ik_service.control.caller_arrays import check_times, lines
 from ik_service.mechanism.transforms import Float64Array, checked_transform
 from ik_service.solver.given.arrays import NUMBER_MAX
+from objectives import InputError
 from objectives.data_field import UNIT_TOLERANCE
 
 
@@ -30,6 +33,8 @@ class TeleopTarget:
     """
 
     def __init__(self, pose: Any, *, scale: float = 1.0) -> None:
+        if not (isinstance(scale, int | float | np.number) and abs(scale) <= NUMBER_MAX):
+            raise InputError(f"scale is {scale!r}. Allowed: one number up to {NUMBER_MAX:g}.")
         self.pose, self.scale, self.engaged, self._device = checked_transform(pose, "pose"), scale, False, [0.0] * 7
 
     def follow(self, device_pose: Any, engaged: bool = True) -> Float64Array:

@@ -29,3 +29,17 @@ def test_a_cache_that_cannot_be_made_fails_with_its_reason():
     assert "/dev/null/kernels" in done.stdout.replace("\n", "")
     assert "WARP_CACHE_PATH" in done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_a_read_only_cache_is_sound_if_it_is_filled(run, monkeypatch, tmp_path):
+    """As in an image: only an empty one fails. `os.access` is replaced, since root may always write."""
+    monkeypatch.setattr("ik_service.cli.doctor.os.access", lambda _path, _mode: False)
+    monkeypatch.setattr("ik_service.cli.doctor.kernel_cache.folder", lambda: tmp_path)
+    told = run("doctor", code=1).stdout
+    assert "fails" in told
+    assert "0 modules" in told
+    (tmp_path / "wp_kernel").mkdir()
+    told = run("doctor").stdout
+    assert "fails" not in told
+    assert "1 modules" in told
+    assert "read-only" in told

@@ -294,10 +294,14 @@ def test_a_tick_is_differentiated_with_its_filter(panda):
         ({"target_filter": OneEuroFilter(beta=-1.0)}, "out of range"),
         ({"target_filter": OneEuroFilter(derivative_cutoff=np.nan)}, "out of range"),
         ({"target_filter": SecondOrderFilter(np.inf)}, "out of range"),
+        ({"target_filter": SecondOrderFilter(1e200)}, "out of range"),
+        ({"target_filter": SecondOrderFilter("20")}, "out of range"),
+        ({"target_filter": OneEuroFilter(1e308)}, "out of range"),
         ({"target_filter": SecondOrderFilter(20.0, 1.5)}, "damping_ratio up to 1"),
         ({"limits": ControlLimits(linear_speed=0.0)}, "linear_speed"),
-        ({"limits": ControlLimits(angular_speed=np.ones(7))}, "one number above 0"),
+        ({"limits": ControlLimits(angular_speed=np.ones(7))}, "one number from 1e-09"),
         ({"limits": ControlLimits(angular_acceleration=np.nan)}, "angular_acceleration"),
+        ({"limits": ControlLimits(linear_acceleration=1e-320)}, "linear_acceleration"),
     ],
 )
 def test_filters_and_limits_are_checked(panda, options, message):

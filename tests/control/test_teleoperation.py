@@ -116,6 +116,8 @@ def test_a_target_stays_where_a_twist_has_bad_numbers(bad):
     [
         lambda: TeleopTarget([0.0] * 7),
         lambda: TeleopTarget(START[:3]),
+        lambda: TeleopTarget(START, scale="fast"),
+        lambda: TeleopTarget(START, scale=np.nan),
         lambda: TeleopTarget(START).follow(START[:3]),
         lambda: TeleopTarget(START).move(START, DT),
         lambda: TeleopTarget(START).move(START[:6], 0.0),

@@ -103,15 +103,25 @@ def test_a_start_at_speed_goes_on(panda):
     np.testing.assert_allclose(found[-1], HOME, atol=0.2)
 
 
-def test_positions_and_speeds_hold_in_uneven_ticks(panda):
-    rng, controller = np.random.default_rng(2), begun(panda, [LINK], HOME, limits=ControlLimits(**LIMITS))
-    last = HOME
-    for target in jumps(panda, HOME, LINK, rng, 2000):
-        dt = float(rng.uniform(0.001, 0.004))
-        joint_q = controller.step(target, dt=dt).joint_q[0].copy()
-        assert (np.abs(joint_q - last) <= panda.joint_velocity_limit * dt * (1.0 + ROUNDING)).all()
-        assert ((joint_q >= panda.joint_limit_lower) & (joint_q <= panda.joint_limit_upper)).all()
-        last = joint_q
+def test_ticks_of_another_length_are_refused(panda):
+    """Means over ticks of several lengths would break limits of acceleration many times over."""
+    goal, answers = pose_of(panda, HOME, LINK, [0.2, 0.1, 0.0]), []
+    for disturbs in (False, True):
+        controller = begun(panda, [LINK], HOME, limits=ControlLimits(**LIMITS))
+        found = [controller.step(goal, dt=DT).joint_q[0].copy() for _ in range(50)]
+        for dt in (1.01 * DT, 0.5 * DT, 1.0) if disturbs else ():
+            with pytest.raises(InputError, match=r"have one length, 0\.002 s"):
+                controller.step(goal + 0.01, dt=dt)
+        answers.append([*found, *(controller.step(dt=DT).joint_q[0].copy() for _ in range(50))])
+    assert np.abs(np.subtract(answers[0][0], answers[0][-1])).max() > 0.1
+    np.testing.assert_array_equal(*answers)
+
+
+def test_a_long_mean_is_warmed_up_with_longer_ticks(panda):
+    controller = begun(panda, [LINK], HOME, limits=ControlLimits(acceleration=10.0, jerk=1.0))
+    controller.warmup()
+    found = [HOME, *(controller.step(pose_of(panda, HOME, LINK, 0.1), dt=0.1).joint_q[0].copy() for _ in range(600))]
+    assert check(panda, np.array(found), 0.1, 1.0) > 0.1
 
 
 def test_robots_are_smoothed_one_by_one(dual):
@@ -135,7 +145,7 @@ def test_warming_up_changes_nothing(panda):
     for warms in (False, True):
         controller, found = begun(panda, [LINK], HOME, limits=ControlLimits(**LIMITS)), []
         for k in range(60):
-            if warms and k == 0:
+            if warms and k in (0, 20):
                 controller.warmup()
             found.append(controller.step(goal, dt=DT).joint_q.copy())
         answers.append(found)
@@ -160,8 +170,10 @@ def test_ticks_start_from_commands(panda):
     for given in ({"joint_q": HOME}, {"joint_qd": np.zeros(7)}):
         with pytest.raises(InputError, match="Call reset to start elsewhere"):
             controller.step(pose_of(panda, HOME, LINK), dt=DT, **given)
-    with pytest.raises(InputError, match="does not know where"):
-        IKController(panda, [LINK], limits=ControlLimits(**LIMITS)).step(pose_of(panda, HOME, LINK))
+    lost = IKController(panda, [LINK], limits=ControlLimits(**LIMITS))
+    for dt in (DT, 2.0 * DT):
+        with pytest.raises(InputError, match="does not know where"):
+            lost.step(pose_of(panda, HOME, LINK), dt=dt)
 
 
 @pytest.mark.parametrize(
