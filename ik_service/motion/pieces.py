@@ -41,7 +41,8 @@ def find_pieces(
         if tracks is not None and is_searched:
             joined = connected(solver, pieces[-1], tracks, ahead, starts, difference)
             if joined is None and _end(pieces[-1]) == tracks.farthest:
-                _go_on(tracks, last, together=True)  # those that the farthest left behind
+                while tracks.go_faster(last):  # those, too, that the farthest left behind
+                    tracks.carry(last)
                 again = _piece(solver, tracks) if tracks.farthest >= ahead.farthest else pieces[-1]
                 joined = again if _end(again) >= ahead.farthest else None
         if joined is not None:
@@ -51,12 +52,6 @@ def find_pieces(
             tracks = ahead
         at = int(pieces[-1].place[-1]) + 1
     return pieces
-
-
-def _go_on(tracks: Tracks, last: int, *, together: bool = False) -> None:
-    """Carry the farthest tracks, or all, as far as they get with steps beyond the speed limits."""
-    while tracks.go_faster(last, together=together):
-        tracks.carry(last)
 
 
 def _begins(

@@ -130,11 +130,10 @@ class Tracks:
             longer = np.clip(step * WAY / np.maximum(self.moved[tracks], 1e-9), step // 2, 2 * step).astype(np.intp)
             stride[tracks] = np.clip(np.where(met, longer, step // 2), 1, most)
 
-    def go_faster(self, last: int, *, together: bool = False) -> bool:
-        """Move the farthest tracks, or all, by one waypoint beyond their speed limits; return whether one has moved."""
-        tracks = np.flatnonzero(together | (self.place == self.farthest))
-        step = np.ones(len(tracks), np.intp)
-        return self.farthest != last and bool(self._step(tracks, step, self._solver.faster).any())
+    def go_faster(self, last: int) -> bool:
+        """Move all tracks by one waypoint beyond their speed limits; return whether one has moved."""
+        tracks = np.flatnonzero(self.place != last)
+        return bool(self._step(tracks, np.ones(len(tracks), np.intp), self._solver.faster).any())
 
     @property
     def farthest(self) -> int:
