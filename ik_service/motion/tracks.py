@@ -133,7 +133,7 @@ class Tracks:
     def go_faster(self, last: int) -> bool:
         """Move all tracks by one waypoint beyond their speed limits; return whether one has moved."""
         tracks = np.flatnonzero(self.place != last)
-        return bool(self._step(tracks, np.ones(len(tracks), np.intp), self._solver.faster).any())
+        return len(tracks) > 0 and bool(self._step(tracks, np.ones(len(tracks), np.intp), self._solver.faster).any())
 
     @property
     def farthest(self) -> int:
