@@ -128,6 +128,8 @@ class Clock:
     def __init__(self):
         self.passed_s = 0.0
 
+    thread_time = staticmethod(time.thread_time)
+
     def monotonic(self):
         return time.monotonic() + self.passed_s
 
