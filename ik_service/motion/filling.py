@@ -1,6 +1,6 @@
 """The waypoints between the nodes of a piece, and smoothing, within the speed limits.
 
-Halves of the ways between nodes are solved in batches, each within the room that both ends leave. Smoothing moves
+Halves of the ways between nodes are solved in batches, each within the room between both ends. Smoothing moves
 every second place to the mean of its neighbours, within their room; then the others. No step exceeds its limit.
 """
 
@@ -15,7 +15,7 @@ MOVE_MAX = 0.05  # [rad or m] in a pass; a larger move would be a change of bran
 
 
 def filled(solver: GroupSolver, piece: Piece, *, faster: bool = False) -> Piece:
-    """Return a piece with all its places, up to the first that is not met; `faster` allows steps beyond the limits."""
+    """Return a piece with all its places, up to the first without a solution; `faster` allows steps over limits."""
     first, last = int(piece.place[0]), int(piece.place[-1])
     path = np.empty((last - first + 1, piece.joint_q.shape[1]))
     known = piece.place - first
@@ -41,8 +41,8 @@ def filled(solver: GroupSolver, piece: Piece, *, faster: bool = False) -> Piece:
 
 def _smooth(solver: GroupSolver, path: Float64Array, known: Places, first: int) -> None:
     """Smooth the known places in place; the first and the last stay."""
-    for number in range(2):
-        at = np.arange(1 + number % 2, len(known) - 1, 2)
+    for first_of_half in (1, 2):
+        at = np.arange(first_of_half, len(known) - 1, 2)
         if len(at):
             _take(solver, path, known[at], *_between(solver, path, known[at - 1], known[at], known[at + 1], first))
 
@@ -66,7 +66,7 @@ def _finish(solver: GroupSolver, path: Float64Array, first: int) -> None:
 
 
 def _take(solver: GroupSolver, path: Float64Array, at: Places, found: Float64Array, met: NDArray[np.bool_]) -> None:
-    """Take new configurations that are near the old ones, in place."""
+    """Take new configurations near the old ones, in place."""
     taken = met & (np.abs(solver.change(path[at], found)).max(axis=1, initial=0.0) < MOVE_MAX)
     path[at[taken]] = found[taken]
 
@@ -79,10 +79,10 @@ def _between(
     right: Places,
     first: int,
     *,
-    most: Float64Array | None = None,  # largest changes for each time step; None for those of the speed limits
+    most: Float64Array | None = None,  # largest changes for each time step; None for the speed limits
     finish: bool = False,  # from where they are, in the precision of the finish
 ) -> tuple[Float64Array, NDArray[np.bool_]]:
-    """Solve places within the room that their neighbours leave; return configurations, and the mask of met places."""
+    """Solve places within the room between their neighbours; return configurations, and the mask of met places."""
     before, after = solver.time(left + first, middle + first), solver.time(middle + first, right + first)
     change = solver.change(path[left], path[right])
     most = np.maximum(solver.step if most is None else most, np.abs(change) / (before + after))

@@ -1,7 +1,7 @@
 """The pieces of a path, one after the other.
 
-Tracks are carried from several solutions of the first waypoint; the one that gets farthest is a piece. Where all end,
-the next piece begins, and a roadmap looks for a motion from the begin of one to the end of the other.
+Tracks are carried from several solutions of the first waypoint; the farthest track is a piece. Where all tracks end,
+the next piece begins, and a roadmap searches for a motion from the begin of the first to the end of the second.
 """
 
 import numpy as np
@@ -13,8 +13,8 @@ from ik_service.motion.tracks import STRIDE, GroupSolver, Piece, Tracks
 
 SMALLER = 4  # factor between strides
 MORE = 4  # times the tracks, where all have ended
-SEARCHED = 16  # pieces for which all is tried
-FILLED = 4  # tracks that are tried
+SEARCHED = 16  # pieces with a full search; later pieces have one track each
+FILLED = 4  # best tracks, tried in turn
 STARTS_PER_SOLUTION = 16  # random starts of the tracks of a piece
 
 
@@ -41,7 +41,7 @@ def find_pieces(
         if tracks is not None and is_searched:
             joined = connected(solver, pieces[-1], tracks, ahead, starts, difference)
             if joined is None and _end(pieces[-1]) == tracks.farthest:
-                while tracks.go_faster(last):  # those, too, that the farthest left behind
+                while tracks.go_faster(last):  # all tracks, also the slower ones
                     tracks.carry(last)
                 again = _piece(solver, tracks) if tracks.farthest >= ahead.farthest else pieces[-1]
                 joined = again if _end(again) >= ahead.farthest else None
@@ -82,7 +82,8 @@ def _piece(solver: GroupSolver, tracks: Tracks) -> Piece:
 
     Last, steps beyond the speed limits.
     """
-    tried = [tracks.piece(track) for track in tracks.best()[:FILLED].tolist()]
+    nodes = tracks.nodes()
+    tried = [nodes[track] for track in tracks.best()[:FILLED].tolist()]
     piece, stride, last = filled(solver, tried[0]), STRIDE, tracks.farthest
     for other in tried[1:]:
         if piece.place[-1] < last:
@@ -91,7 +92,7 @@ def _piece(solver: GroupSolver, tracks: Tracks) -> Piece:
         stride //= SMALLER
         more = Tracks(solver, int(piece.place[-1]), piece.joint_q[-1:], 1)
         more.carry(last, stride)
-        ahead = filled(solver, more.piece(0))
+        ahead = filled(solver, more.nodes()[0])
         place, joint_q = np.concatenate([piece.place, ahead.place[1:]]), np.vstack([piece.joint_q, ahead.joint_q[1:]])
         piece = Piece(place, joint_q)
     if piece.place[-1] < last:

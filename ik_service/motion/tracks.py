@@ -1,7 +1,7 @@
 """Tracks: several configurations of one group of joints, carried along a path within the speed limits.
 
 All tracks move in one batch, in strides of waypoints: each solve has the last configuration as its start, and as limits
-the room that the joints have in that time. A stride without a solution is halved; a track ends where one waypoint has
+the room of the joints within this time. A stride without a solution is halved; a track ends where one waypoint has
 none.
 """
 
@@ -37,14 +37,14 @@ class Piece:
 class GroupSolver:
     """Solves waypoints of one group of joints; the other joints keep their configurations.
 
-    A place is the index of a waypoint among those that the group can meet.
+    A place is an index into the waypoints with a solution for the group.
     """
 
     def __init__(
         self,
         waypoints: Waypoints,
         number: int,  # of the group
-        layers: Places,  # waypoints that the group can meet, ascending
+        layers: Places,  # waypoints with a solution for the group, ascending
         rest: Float64Array,  # configurations of the other joints, [waypoints, coordinates]
         limits: ClipLimits,  # of all active DOFs with a coordinate
     ) -> None:
@@ -63,7 +63,7 @@ class GroupSolver:
         self,
         place: Places,
         start: Float64Array,  # [rows, coordinates]
-        room: tuple[Float64Array, Float64Array] | None = None,  # limits of `columns`; None for those of the robot
+        room: tuple[Float64Array, Float64Array] | None = None,  # limits of `columns`; None for the robot's limits
         *,
         finish: bool = False,  # in the precision of the finish
     ) -> tuple[Float64Array, NDArray[np.bool_]]:
@@ -109,11 +109,11 @@ class GroupSolver:
 
 
 class Tracks:
-    """Configurations that are carried from one place, in one direction."""
+    """Configurations carried from one place, in one direction."""
 
     def __init__(self, solver: GroupSolver, at: int, joint_q: Float64Array, way: int) -> None:
         self._solver, self._way, self.begins = solver, way, joint_q
-        self.place = np.full(len(joint_q), at, np.intp)  # that each track has reached
+        self.place = np.full(len(joint_q), at, np.intp)  # the place reached by each track
         self.joint_q, self.cost = joint_q.copy(), np.zeros(len(joint_q))  # cost: squared changes per time step
         self.moved = np.zeros(len(joint_q))  # largest change of a joint in the last stride [rad or m]
         self._log = [(np.arange(len(joint_q)), self.place.copy(), joint_q.copy())]
@@ -137,24 +137,23 @@ class Tracks:
 
     @property
     def farthest(self) -> int:
-        """The farthest place that a track has reached."""
+        """The farthest place reached by a track."""
         return int(self._way * (self._way * self.place).max())
 
     def best(self) -> NDArray[np.intp]:
-        """Return the tracks, those that got farthest first, then those of least cost."""
+        """Return the tracks by the place reached, farthest first, then by cost."""
         return np.lexsort((self.cost, -self._way * self.place))
 
-    def piece(self, track: int) -> Piece:
-        """Return the nodes of a track."""
-        nodes = [(place[k], q[k]) for tracks, place, q in self._log for k in np.flatnonzero(tracks == track)]
-        nodes = nodes[:: self._way]
-        return Piece(np.array([place for place, _ in nodes], np.intp), np.array([q for _, q in nodes]))
+    def nodes(self) -> list[Piece]:
+        """Return the nodes of each track."""
+        tracks, place, joint_q = (np.concatenate(column) for column in zip(*self._log, strict=True))
+        own = (np.flatnonzero(tracks == track)[:: self._way] for track in range(len(self.place)))
+        return [Piece(place[nodes], joint_q[nodes]) for nodes in own]
 
     def along(self, place: Places) -> list[tuple[Places, Float64Array]]:
         """Return the configurations of each track at some places, straight between its nodes, with the places."""
         found = []
-        for track in range(len(self.place)):
-            nodes = self.piece(track)
+        for nodes in self.nodes():
             inside = place[(place >= nodes.place[0]) & (place <= nodes.place[-1])]
             if len(nodes.place) > 1 and len(inside):
                 after = np.maximum(np.searchsorted(nodes.place, inside), 1)
@@ -164,7 +163,7 @@ class Tracks:
         return found
 
     def _step(self, tracks: NDArray[np.intp], step: Places, most: Float64Array) -> NDArray[np.bool_]:
-        """Move tracks by numbers of waypoints, each joint by `most` per time step; return the tracks that moved."""
+        """Move tracks by numbers of waypoints, each joint by `most` per time step; return the mask of moved tracks."""
         solver, start = self._solver, self.joint_q[tracks]
         place = self.place[tracks] + self._way * step
         time = solver.time(self.place[tracks], place)
