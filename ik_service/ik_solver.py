@@ -290,7 +290,7 @@ class IKSolver(CandidateSolving, ClipFitting):
     ) -> PathResult:
         """Follow a path: choose solutions of its waypoints, each close to the one before.
 
-        Several solutions are carried along the path within the speed limits; the one that gets farthest is taken, and
+        Several solutions are carried along the path within the speed limits; the farthest is taken, and
         another begins where all end (`PathResult.breaks`). Islands are independent. Over a waypoint without a solution
         the robot goes straight from the solution before to the one after, and stands still where none has a solution.
 
@@ -300,7 +300,7 @@ class IKSolver(CandidateSolving, ClipFitting):
             dt: Time from waypoint to waypoint [s].
             start_joint_q: Configuration one `dt` before the first waypoint, shape [coordinates]; None begins anywhere.
                 The path begins there if the start meets that waypoint and no objective of priority 1 moves it away.
-            solutions: Distinct solutions that are carried along, 4 times as many where these end before the path does.
+            solutions: Number of distinct solutions carried along; 4 times as many where all end before the path.
             velocity: Largest speeds [m/s or rad/s]: a number, a mapping from names of joints, or an array of shape
                 [joint_dof_count] in the robot's order; None takes the limits of the robot's model.
             acceleration: Largest changes of speed [m/s^2 or rad/s^2], in the same forms; reported, without effect on

@@ -1,4 +1,4 @@
-"""The columns of motions at edges: clips that are fitted, paths that are followed, a row for each frame or waypoint.
+"""The columns of motions at edges: fitted clips and followed paths, a row for each frame or waypoint.
 
 A column of `ClipResult` or `PathResult` comes to HTTP, client and command line by a line here. Its axis is the field of
 an answer with the names of its entries.

@@ -1,4 +1,4 @@
-"""Poses in the forms that people have: matrices, rotations beside positions, angles, quaternions of either order.
+"""Poses in common forms: matrices, rotations beside positions, angles, quaternions of either order.
 
 any form --`poses_of`--> `Poses`: position [m] and unit quaternion xyzw, [..., 7]
 
@@ -19,7 +19,7 @@ BOTTOM = (0.0, 0.0, 0.0, 1.0)  # row of a homogeneous matrix
 class Poses:
     """One pose, or an array of poses, in one frame.
 
-    Every argument that takes a pose as position and quaternion takes Poses in place of the numbers. Arrays of matrices
+    Poses replace position and quaternion in every argument with a pose. Arrays of matrices
     [..., 4, 4], and `pinocchio.SE3` or lists of them, need no constructor.
 
     Args:
@@ -48,7 +48,7 @@ class Poses:
 
     @classmethod
     def from_matrices(cls, matrices: ArrayLike) -> "Poses":
-        """Return the poses of homogeneous matrices, shape [..., 4, 4], that act on columns; ValueError for others."""
+        """Return the poses of homogeneous matrices for column vectors, shape [..., 4, 4]; ValueError for others."""
         found = _finite("matrices", matrices)
         if found.shape[-2:] != (4, 4):
             raise ValueError(f"matrices have shape {list(found.shape)}. Allowed: [..., 4, 4].")
@@ -145,7 +145,7 @@ def is_rotation(value: Any) -> bool:
 def quaternions_of(rotations: Any) -> Numbers:
     """Return unit quaternions xyzw, [..., 4], of rotation matrices [..., 3, 3] or a SciPy Rotation.
 
-    ValueError for matrices that are scaled, sheared or left-handed by more than 1e-3.
+    ValueError for matrices scaled or sheared by more than 1e-3, or left-handed.
     """
     if hasattr(rotations, "as_quat"):
         return np.asarray(rotations.as_quat(), np.float64)

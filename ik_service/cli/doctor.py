@@ -20,7 +20,7 @@ MEGA, GIGA = 1e6, 1e9
 
 
 def print_findings() -> bool:
-    """Print what is found; return whether a solve can run."""
+    """Print the findings; return whether a solve can run."""
     table, sound = Table(box=None, show_header=False, pad_edge=False), True
     for name, (is_sound, text) in _findings():
         table.add_row(name, "ok" if is_sound else "[red]fails[/red]", text)

@@ -53,7 +53,7 @@ def health(
 
 
 def doctor() -> None:
-    """Tell what this machine has for the solver, and what is wrong: exit code 0 if a solve can run, else 1."""
+    """Check this machine: versions, processor, GPUs, kernel cache. Exit code 0 if a solve can run, else 1."""
     with reported_errors():
         from ik_service.cli.doctor import print_findings
 

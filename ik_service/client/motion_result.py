@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 class MotionResult:
     """A motion: a row for each frame of a clip, or each waypoint of a path.
 
-    Attributes are those of `ik_service.ClipResult` and `ik_service.PathResult`, with units in names of lengths and
+    Attributes have the names of `ik_service.ClipResult` and `ik_service.PathResult`, with units in names of lengths and
     angles; `status` has words, `links` the names of the columns of errors.
     """
 

@@ -60,7 +60,7 @@ class ControlLimits:
         clearance: Distance of links from each other and from obstacles [m], one number; None checks nothing. Holds in
             every tick that starts with this clearance, on the path of the tick, and while the joints stop after the
             tick, if ticks have equal lengths. If obstacles have come nearer, joints give way.
-        linear_speed: Largest speed of the target poses that ticks follow [m/s], one number; default: none.
+        linear_speed: Largest speed of the commanded target poses [m/s], one number; default: none.
         angular_speed: Largest angular speed of these poses [rad/s]; default: none.
         linear_acceleration: Largest change of their velocity per second [m/s^2]; default: none.
         angular_acceleration: Largest change of their angular velocity per second [rad/s^2]; default: none.

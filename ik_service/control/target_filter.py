@@ -32,7 +32,7 @@ from objectives.data_field import UNIT_TOLERANCE
 
 @dataclass(frozen=True)
 class OneEuroFilter:
-    """One-euro filter of target poses (G. Casiez et al., CHI 2012): a low-pass filter that is faster in fast motion.
+    """One-euro filter of target poses (G. Casiez et al., CHI 2012): fast motion raises its cutoff.
 
     Attributes:
         min_cutoff: Cutoff frequency of a target at rest [Hz], above 0.
@@ -116,7 +116,7 @@ def _shape_targets(task: TickTask):
 
 
 def shaping_launch(arrays: TickArrays, device: wp.Device) -> Callable[[], None]:
-    """Return the launch that filters and limits all targets of a tick."""
+    """Return the launch of the kernel for filters and limits of all targets of a tick."""
     task: Any = TickTask()
     for name in ("numbers", "given", "targets", "shaped"):
         setattr(task, name, getattr(arrays, name).device)

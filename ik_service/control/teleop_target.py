@@ -14,7 +14,7 @@ from objectives.data_field import UNIT_TOLERANCE
 
 
 class TeleopTarget:
-    """Target pose that repeats the motion of a hand device, or moves with a twist.
+    """Target pose led by a hand device with a clutch, or by a twist.
 
     While the clutch is engaged, the target makes the moves of the device. While the clutch is released, the target
     stays: the hand can go back, and the target does not jump when the clutch is engaged again.

@@ -41,8 +41,8 @@ class PathResult:
             contact the first value found. None without a check.
         over_velocity: DOFs beyond their speed limit, bool [n, DOFs].
         over_acceleration: DOFs beyond their acceleration limit, bool [n, DOFs].
-        is_break: True where the robot takes another configuration, which it cannot reach from the line before: a joint
-            would go more than 4 times as far as its speed limit allows, and more than 0.2 rad or m; bool [n].
+        is_break: True at a reconfiguration: from the line before, a joint would move more than 4 times the step of its
+            speed limit, and more than 0.2 rad or m; bool [n].
         dt: Time between lines [s].
         coordinate_names: Names of the columns of `joint_q`.
         dof_names: Names of the columns of DOFs.

@@ -1,7 +1,7 @@
 """A roadmap: sampled solutions of places along a path, and the shortest way through them within the speed limits.
 
-Places stand so far apart in time that joints can move from sample to sample. A redundant arm finds its way around
-an obstacle or a joint limit here, which tracks, that move as little as possible, do not.
+Layers of samples are far enough apart in time for the joints to move from sample to sample. A redundant arm finds a way
+around an obstacle or a joint limit in this graph; tracks take the smallest joint changes and do not.
 """
 
 from itertools import pairwise
@@ -15,7 +15,7 @@ from ik_service.motion.tracks import GroupSolver, Piece, Places, Tracks
 
 SPACING = 0.4  # way of a joint between two layers of samples at its full speed [rad or m]
 LAYERS_MAX, LAYER_MAX = 64, 160  # layers of samples, samples of a layer
-WAYS_MAX = 4  # ways that are tried
+WAYS_MAX = 4  # ways tried
 SAMPLED = (0.25, 1.0)  # shares of the random configurations, for one layer
 SHARE = 0.9  # of the speed limits: the rest is for the curve between samples
 
@@ -37,7 +37,7 @@ def connected(
     place = np.unique(np.append(np.arange(first, last, spacing), last))
     back = Tracks(solver, int(before.place[-1]) + 1, ahead.begins, -1)
     back.carry(first)
-    carried = [one for those in (tracks, ahead, back) for one in those.along(place[1:-1])]
+    carried = [part for group in (tracks, ahead, back) for part in group.along(place[1:-1])]
     for share in SAMPLED:
         tried = [(np.full(int(share * len(starts)), at), starts[: int(share * len(starts))]) for at in place[1:-1]]
         where, joint_q = (np.concatenate(one) for one in zip(*carried, *tried, strict=True))
@@ -93,7 +93,7 @@ def thinned(solver: GroupSolver, joint_q: Float64Array, width: float) -> Float64
 
 
 def distinct(solver: GroupSolver, joint_q: Float64Array, most: int, difference: float) -> Float64Array:
-    """Return the first configurations that differ from all before, at most `most`, [n, coordinates]."""
+    """Return configurations that differ from each other, the first ones, at most `most`, [n, coordinates]."""
     if not len(solver.columns):
         return joint_q[:1]
     joint_q = thinned(solver, joint_q, 0.5 * difference)

@@ -1,4 +1,4 @@
-"""The documents of motions as JSON schema: clips that are fitted, paths that are followed, and their answers."""
+"""The documents of motions as JSON schema: fitted clips, followed paths, and their answers."""
 
 from typing import Annotated, Any
 
@@ -33,14 +33,14 @@ class MotionRequestBody(Envelope):
 
 
 class ClipRequestBody(MotionRequestBody):
-    """A recorded motion to be fitted: targets need not be met. What links carry is left out.
+    """A recorded motion to be fitted: targets need not be met. Attached objects are left out.
 
     The options `seeds`, `deadline_s`, `best_of`, `solutions` and `sensitivity` are left out.
     """
 
     model_config = ConfigDict(json_schema_extra={"examples": list(CLIP_REQUESTS.values())})
 
-    held: Annotated[dict[Name, Any], _HELD] = Field(default={}, description="By link: frames where it stands still.")
+    held: Annotated[dict[Name, Any], _HELD] = Field(default={}, description="By link: frames of standing still.")
     plane: Annotated[Any, nullable(row(4))] = Field(default=None, description="Of held links: normal, distance [m].")
     smoothness: Finite = Field(default=1.0, description="Draw of joints to the mean of their neighbours.")
     clip_start: Annotated[Any, _STARTS] = Field(default=None, description="First frames of clips; null: one clip.")

@@ -26,7 +26,7 @@ class AskedSolve(NamedTuple):
 
 
 class ExplainedResult(ResultColumns):
-    """Columns of a result that explain themselves."""
+    """Columns of a result with advice and a summary in words."""
 
     dof_names: tuple[str, ...]
     islands: IslandResults
@@ -44,7 +44,7 @@ class ExplainedResult(ResultColumns):
         return [self._advice(problem) for problem in range(len(self.success))]
 
     def explain(self, problem: int | None = None) -> str:
-        """Return what became of the batch in words: statuses, and the failed problems of largest cost with advice.
+        """Return a summary of the batch: statuses, and the failed problems of largest cost with advice.
 
         Args:
             problem: Index of one problem to be told alone; None for the whole batch.
