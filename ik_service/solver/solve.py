@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -216,6 +216,50 @@ class SolverCore:
                     with stopped_after(work.problems, options.deadline_s):
                         prepared.run()
         return None if np.count_nonzero(work.inputs.fault.host) else (prepared, settings)
+
+    def attempts(self, batch: Batch, options: SolverOptions) -> tuple[Workspace, Callable[[int], None]] | None:
+        """Read a batch with common limits for attempts; the caller writes starts, limits and data on the device.
+
+        Returns:
+            The arrays, with the starts of a solve without a start, and a function that makes one attempt with a number
+            of iterations at each problem with a seed left; call it with `working` held. None where a number is faulty.
+        """
+        count = batch.problem_count
+        settings = self._settings(count, options, None)
+        with self._kernels, DEVICE_LOCK:
+            work = self._fitted_workspace(settings, None, None, verdict=False)
+            if work.requested_limits is not batch.limits:
+                work.use_limits(batch.limits, None, work.problems.capacity)
+            work.start = None
+            work.inputs.stage(batch.positions, batch.orientations_xyzw, None)
+            work.set_options(settings, has_start=True)
+            work.read(count)
+            if np.count_nonzero(work.inputs.fault.host):
+                return None
+            _partition, attempt = self.engine.attempts(work, settings)
+
+        def run(iterations: int) -> None:
+            work.set_iterations(iterations)
+            attempt()
+
+        return work, run
+
+    @property
+    def working(self) -> AbstractContextManager[object]:
+        """The context to hold while attempts are made."""
+        return self._device_work if isinstance(self.engine, CompiledEngine) else DEVICE_LOCK
+
+    def judge(
+        self, worlds: CheckedWorlds | None, options: SolverOptions, joint_q: NDArray[np.float64]
+    ) -> dict[str, Any]:
+        """Return the columns of a verdict on configurations of the batch last read for attempts, by name."""
+        settings = self._settings(len(joint_q), options, worlds)
+        with self._kernels, DEVICE_LOCK:
+            work = self._fitted_workspace(settings, None, worlds)
+            work.set_options(settings, has_start=True)
+            work.verify_given(joint_q, PreparedSolve(self.engine.attempts(work, settings)[0]))
+            wait(self._device)
+            return work.verification.read(len(joint_q), float64_finish=False)
 
     @contextmanager
     def on_device(

@@ -21,6 +21,7 @@ from ik_service.solver.arrays.parts import SOLVE_IO
 from ik_service.solver.arrays.problem_arrays import BestAttempts, Problems, Searches, SolveSettings
 from ik_service.solver.given.requested_limits import RequestedLimits
 from ik_service.solver.given.targets import Target
+from ik_service.solver.lm.codes import ITERATIONS
 from ik_service.solver.recorded_launches import PreparedSolve, RecordedLaunches, RecordedStep
 from ik_service.solver.recording import KeptRecording, PartLaunches, Recording, per_problem, without_count
 from ik_service.solver.rows.layout import RowLayout
@@ -108,6 +109,12 @@ class Workspace:
             self.problems.set_options(settings, has_start=has_start)
             self.verification.use_tolerances(settings.options)
             self._asked = asked
+
+    def set_iterations(self, iterations: int) -> None:
+        """Set the iterations of attempts until the next solve."""
+        settings, self._asked = self.problems.inputs[0], ()
+        settings.host[ITERATIONS] = iterations
+        settings.push(0)
 
     def push_numbers(self) -> None:
         """Upload the numbers of a solve for launches recorded without copies; skip this if they are unchanged."""

@@ -11,6 +11,7 @@ from ik_service.kernels.host_device_array import HostDeviceArray, HostDeviceBloc
 from ik_service.linear_solve.islands import Islands, RowStructure, allocate_islands, record_discovery, zeroed
 from ik_service.robots import DeviceModel
 from ik_service.solver.arrays.limit_arrays import LimitArrays, turns_within
+from ik_service.solver.arrays.parts import SOLVE_EXTRAS, first_problem
 from ik_service.solver.given.options import ATTEMPTS_MAX, SolverOptions
 from ik_service.solver.given.targets import ROTATION_LENGTH, Target
 from ik_service.solver.lm.codes import (
@@ -337,3 +338,24 @@ def _weigh_islands(
             lightest = first
         lightest2_out[p, island] = lightest
         heaviest2_out[p, island] = heaviest
+
+
+def widening_launch(problems: Problems, joint_q_float64: wp.array[Any], part: int, parts: int) -> wp.Launch:
+    """Record the copy of the best attempts of a part into float64."""
+    inputs = [problems.settings, part, parts, problems.best.joint_q, joint_q_float64]
+    launch: wp.Launch = wp.launch(_widen, 1, inputs, device=joint_q_float64.device, record_cmd=True)
+    return launch
+
+
+@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@typing.no_type_check
+def _widen(
+    settings: wp.array[wp.int32],
+    part: int,
+    parts: int,
+    joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
+    joint_q_out: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
+):
+    p = first_problem(settings, part, parts) + wp.tid()
+    for c in range(joint_q.shape[1]):
+        joint_q_out[p, c] = wp.float64(joint_q[p, c])

@@ -22,7 +22,14 @@ from ik_service.kernels.host_device_array import HostDeviceArray, wait
 from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, load_kernels, load_kernels_alone
 from ik_service.solver.arrays.partition import Partition, common_partition, host_partition
 from ik_service.solver.arrays.parts import SOLVE_EXTRAS, SOLVE_IO, first_problem
-from ik_service.solver.arrays.problem_arrays import BestAttempts, Problems, Searches, SolveSettings, mark_deadline
+from ik_service.solver.arrays.problem_arrays import (
+    BestAttempts,
+    Problems,
+    Searches,
+    SolveSettings,
+    mark_deadline,
+    widening_launch,
+)
 from ik_service.solver.compiled.island_kernels import IslandKernels
 from ik_service.solver.compiled.island_launches import launches_on
 from ik_service.solver.compiled.proof_kernel import ProofKernel, sole_arm
@@ -48,6 +55,7 @@ class Plan:
     partition: Partition
     recording: Recording  # the launches
     stamp: bytes  # weights of the islands' scales, if equal in all problems
+    attempts: Recording | None = None  # the launches of single attempts alone, once asked for
 
 
 class CompiledEngine:
@@ -112,6 +120,16 @@ class CompiledEngine:
         """Record the launches of a solve, unless a plan has them; with the device lock held."""
         # Raises EngineError where an island is too large, or the active rows differ between problems and nothing may be
         # copied
+        plan, weights = self._planned(work, settings)
+        if plan is not None:
+            replay = plan.recording.prepare(settings.problem_count)
+            return PreparedSolve(plan.partition, replay, self._finished, self._choice)
+        if not work.copies:
+            raise EngineError("The active rows differ between problems, and only the host can tell. Use solve().")
+        return self._prepare_in_steps(work, settings, weights)
+
+    def _planned(self, work: Workspace, settings: SolveSettings) -> tuple[Plan | None, RowWeights]:
+        """Return the plan of a solve, and the weights of all rows; no plan if the active rows differ."""
         given, count = work.inputs.given.host[1:].tobytes(), settings.problem_count
         if self._recent[0] != (given, count) or not self._model.device.is_capturing:  # then nothing can be read
             self._recent = (given, count), work.weights.of_rows(given, self._layout.rows, count)
@@ -123,9 +141,7 @@ class CompiledEngine:
         self._finished = self._joint_q_float64 if settings.float64_finish else None
         self.kernels.checks_collision = settings.checks_collision
         if weights.pattern is None:
-            if not work.copies:
-                raise EngineError("The active rows differ between problems, and only the host can tell. Use solve().")
-            return self._prepare_in_steps(work, settings, weights)
+            return None, weights
         size = self.kernels.launches.size(count, settings.seeds)
         collision = self.kernels.collision if settings.checks_collision else None
         version = (0, False) if collision is None else (collision.version, collision.has_objects)
@@ -152,7 +168,7 @@ class CompiledEngine:
         if weights.stamp != plan.stamp:
             plan.partition.scales.write(weights, plan.partition.row_island)
             plan.stamp = weights.stamp
-        return PreparedSolve(plan.partition, plan.recording.prepare(count), self._finished, self._choice)
+        return plan, weights
 
     def recorded(
         self,
@@ -195,7 +211,7 @@ class CompiledEngine:
             joint_q_float64 = wp.zeros(shape, dtype=wp.float64, device=self._model.device)
             if not for_gpus:
                 load_kernels_alone(SOLVE_EXTRAS, self._model.device)
-                widening = _widening_launch(problems, joint_q_float64, 0, 1)
+                widening = widening_launch(problems, joint_q_float64, 0, 1)
                 found.append(RecordedStep.of_launch("finish", widening))
             tasks = kernels.finish_tasks(problems, inputs, partition, count, joint_q_float64)
             found += [RecordedStep("finish", one.whole.kernel, (task, 0, 1), False) for one, task in tasks]
@@ -211,6 +227,23 @@ class CompiledEngine:
         record = _joined([work.record_read, *solve, self._verify_launches(work, partition)])
         recording = Recording(device, record, self.executor, self._threads, waits=work.copies)
         return Plan(partition, recording, weights.stamp)
+
+    def attempts(self, work: Workspace, settings: SolveSettings) -> tuple[Partition, Callable[[], None]]:
+        """Return the islands of a batch that has been read, and launches of single attempts at its problems."""
+        (plan, weights), count = self._planned(work, settings), settings.problem_count
+        partition = work.discovered(count, join=self._join) if plan is None else plan.partition
+        if plan is None:
+            partition.scales.write(weights, partition.row_island)
+        elif plan.attempts is not None:
+            return partition, plan.attempts.prepare(count)
+        tasks = self.kernels.tasks(work.problems, work.inputs, partition, count, work.problems.best)
+        modules = dict.fromkeys([SOLVE_IO, *work.verification.modules()], LAUNCH_BLOCK)
+        load_kernels(modules | dict(block for one, _ in tasks for block in one.blocks().items()), self._model.device)
+        record = partial(self.kernels.launches.record, self.kernels.launches.size(count, settings.seeds), tasks)
+        found = Recording(self._model.device, record, self.executor, self._threads)
+        if plan is not None:
+            plan.attempts = found
+        return partition, found.prepare(count)
 
     def _prepare_in_steps(self, work: Workspace, settings: SolveSettings, weights: RowWeights) -> PreparedSolve:
         """Read and find the islands now, if the active rows differ between problems; record the rest."""
@@ -329,27 +362,7 @@ def _begin_settling(
 
 def record_widening(problems: Problems, joint_q_float64: wp.array[Any], part: int, parts: int) -> PartLaunches:
     """Record the copy of the best attempts into float64."""
-    return PartLaunches([per_problem(_widening_launch(problems, joint_q_float64, part, parts))])
-
-
-def _widening_launch(problems: Problems, joint_q_float64: wp.array[Any], part: int, parts: int) -> wp.Launch:
-    inputs = [problems.settings, part, parts, problems.best.joint_q, joint_q_float64]
-    launch: wp.Launch = wp.launch(_widen, 1, inputs, device=joint_q_float64.device, record_cmd=True)
-    return launch
-
-
-@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
-@typing.no_type_check
-def _widen(
-    settings: wp.array[wp.int32],
-    part: int,
-    parts: int,
-    joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
-    joint_q_out: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
-):
-    p = first_problem(settings, part, parts) + wp.tid()
-    for c in range(joint_q.shape[1]):
-        joint_q_out[p, c] = wp.float64(joint_q[p, c])
+    return PartLaunches([per_problem(widening_launch(problems, joint_q_float64, part, parts))])
 
 
 def _joined(records: Sequence[_Record]) -> _Record:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, NoReturn
 
 import warp as wp
@@ -9,6 +10,7 @@ import warp as wp
 from ik_service.collision.collision_data import CollisionData
 from ik_service.errors import EngineError
 from ik_service.kernels.host_device_array import HostDeviceArray
+from ik_service.solver.arrays.partition import Partition
 from ik_service.solver.arrays.problem_arrays import Problems, SolveSettings
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.recorded_launches import NOT_RECORDABLE, PreparedSolve
@@ -86,6 +88,11 @@ class StagedEngine:
             self._layout.refresh()
             work.use_layout(self._layout)
             self.use_layout()
+
+    def attempts(self, work: Workspace, settings: SolveSettings) -> tuple[Partition, Callable[[], None]]:
+        """Return the islands of a batch that has been read, and attempts at all its problems, whatever is left."""
+        run, count = self._fit_batch(work.problems, settings).run, settings.problem_count
+        return work.discovered(count, join=self._join), partial(run, count, self._options.use_graph)
 
     def recorded(self, work: Workspace, count: int, **options: Any) -> NoReturn:
         """Raise EngineError: nothing can be exported."""
