@@ -6,7 +6,8 @@ from typing import Any
 from ik_service.collision.world import World
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.motion.clip import fitted
-from ik_service.motion.clip_problem import DrawnSolver, read_clip
+from ik_service.motion.clip_passes import DrawnSolver
+from ik_service.motion.clip_problem import read_clip
 from ik_service.motion.clip_result import ClipResult, clip_result
 from ik_service.motion.result import RateLimits
 from ik_service.robots import RobotModel
@@ -71,7 +72,7 @@ class ClipFitting:
             first_joint_q: Configuration one `dt` before each clip, where the robot stands, [coordinates]; None begins
                 anywhere.
             world: Obstacles, such as the ground; the clearance is reported, without effect on the clip.
-            options: As in `solve`; `seeds`, `deadline_s`, `best_of` and `solutions` have no effect.
+            options: As in `solve`; `seeds`, `deadline_s`, `best_of`, `solutions` and `precision` have no effect.
 
         Raises:
             UnknownNameError: The robot has no joint of a name, or no target is on a held link.
@@ -80,7 +81,10 @@ class ClipFitting:
             KernelCacheError: Compiled kernels can be neither read nor kept.
         """
         robot, targets = self.robot, self._solves.core.targets.all
-        rates, chosen = RateLimits.read(robot, dt, velocity, acceleration), self.options.of_solve(options)
+        rates = RateLimits.read(robot, dt, velocity, acceleration)
+        of_one: dict[str, object] = {"seeds": 1, "best_of": None, "solutions": 1, "deadline_s": None}
+        of_one["precision"] = "float32"
+        chosen = self.options.of_solve(options).merged(of_one)
         if self._solves.core.objectives or robot.constraint_names or not targets:
             raise InputError("fit_clip is for solvers with targets, without objectives, of robots without constraints.")
         batch = read_targets(targets, positions, orientations_xyzw, None, wxyz=self.wxyz)
@@ -92,5 +96,5 @@ class ClipFitting:
         if found is None:
             raise_fault(robot, self._order, targets, (positions, orientations_xyzw, None, None))
         worlds = read_worlds(robot, chosen, world, None, None, None, batch.problem_count)
-        judged = self._drawn.judged(problem.batch._replace(worlds=worlds), chosen, found.joint_q)
+        judged = self._drawn.core.judge(worlds, chosen, found.joint_q)
         return clip_result(problem, found, judged, self._order, rates)

@@ -1,4 +1,4 @@
-"""Limits of speed and acceleration between frames: clips within these limits, and the room of single frames."""
+"""Limits of speed and acceleration between frames, and clips within these limits."""
 
 import typing
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
+from ik_service.compiler import cpu_target
 from ik_service.kernels.device_lock import DEVICE_LOCK
 from ik_service.kernels.kernel_loading import KernelsFor, load_kernels_alone
 from ik_service.mechanism.transforms import Float64Array
@@ -16,6 +17,7 @@ from ik_service.robots import RobotModel
 
 Frames = NDArray[np.intp]
 CLIPS: Any = wp.get_module("ik_service_clips")
+CLIPS.options |= {"cpu_compiler_flags": cpu_target().flags, "enable_backward": False}
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +49,11 @@ class ClipLimits:
         """Number of sets of frames whose limits do not depend on each other within a set."""
         return 3 if np.isfinite(self.bend).any() else 2
 
+    @property
+    def table(self) -> Float64Array:
+        """Lower and upper limits, largest steps and largest bends, [4, moved]."""
+        return np.stack([self.lower, self.upper, self.step, self.bend])
+
     def kept(self, wanted: Float64Array, begins: Frames, first: Float64Array | None) -> Float64Array:
         """Return clips within all limits near the wanted ones, [frames, moved], each from `first` where given.
 
@@ -54,33 +61,14 @@ class ClipLimits:
         limits and the way to a stop allow; the mean of both keeps the limits, too.
         """
         wanted = np.clip(wanted, self.lower, self.upper)
-        limits = np.stack([self.lower, self.upper, self.step, self.bend])
         passes = np.empty((2, *wanted.shape))
         for backwards in (0, 1):
-            _run(wanted, begins, limits, None, backwards, passes[backwards])
+            _run(wanted, begins, self.table, None, backwards, passes[backwards])
         found: Float64Array = passes.mean(axis=0)
         if first is not None:
             mean = found.copy()
-            _run(mean, begins, limits, np.clip(first, self.lower, self.upper), 0, found)
+            _run(mean, begins, self.table, np.clip(first, self.lower, self.upper), 0, found)
         return np.asarray(np.clip(found, self.lower, self.upper))  # sums of steps are rounded
-
-    def room(
-        self, q: Float64Array, frames: Frames, clip: Frames, first: Float64Array | None
-    ) -> tuple[Float64Array, Float64Array]:
-        """Return lower and upper limits of frames between their neighbours, [n, moved] each, with the frames inside."""
-        lower, upper = np.broadcast_to(self.lower, q[frames].shape), np.broadcast_to(self.upper, q[frames].shape)
-        one, two = [], []
-        for side in (-1, 1):
-            one.append(neighbours(q, frames, side, clip, first))
-            two.append(neighbours(q, frames, 2 * side, clip, first))
-        for there in one:
-            lower = np.fmax(lower, there - self.step)
-            upper = np.fmin(upper, there + self.step)
-        if self.colours == 3:
-            middles = [0.5 * (one[0] + one[1]), *(2.0 * near - far for near, far in zip(one, two, strict=True))]
-            for middle, width in zip(middles, (0.5 * self.bend, self.bend, self.bend), strict=True):
-                lower, upper = np.fmax(lower, middle - width), np.fmin(upper, middle + width)
-        return np.minimum(lower, q[frames]), np.maximum(upper, q[frames])
 
 
 def _run(
@@ -137,14 +125,3 @@ def _keep(
         has_speed = True
         out[k, j] = at
         k += way
-
-
-def neighbours(q: Float64Array, frames: Frames, offset: int, clip: Frames, first: Float64Array | None) -> Float64Array:
-    """Return frames at an offset in the same clip, NaN where there is none; `first` stands before a clip."""
-    there = np.clip(frames + offset, 0, len(q) - 1)
-    inside = (frames + offset >= 0) & (frames + offset < len(q))
-    inside &= clip[there] == clip[frames]
-    found = np.where(inside[:, None], q[there], np.nan)
-    if first is not None and offset < 0:
-        found[~inside] = first
-    return found

@@ -1,7 +1,7 @@
-"""Clips to be fitted, read from the arguments of a caller, and the solves that fit their frames."""
+"""Clips to be fitted, read from the arguments of a caller."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,15 +13,11 @@ from ik_service.motion.clip_limits import ClipLimits, Frames
 from ik_service.motion.held_links import hold, read_held, read_plane
 from ik_service.motion.result import RateLimits
 from ik_service.robots import RobotModel
-from ik_service.solver.construction import SolverSetup
 from ik_service.solver.given.arrays import as_numpy, host_array
 from ik_service.solver.given.batch import Batch
-from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.reading import read_stand
 from ik_service.solver.given.targets import Target, replaced
-from ik_service.solver.result import IKResult, ResultHead
-from ik_service.solver.solve import SolverCore
-from objectives import IKObjectivePosture, InputError
+from objectives import InputError
 
 TARGET_ROWS = 6  # of a target
 
@@ -36,7 +32,7 @@ class ClipProblem:
     clip: Frames  # clip of each frame, ascending, [frames]
     smoothness: float
     first: Float64Array | None  # configuration before the first frame of each clip, [joint_coord_count], or None
-    weights: Float64Array  # weights of the targets' rows, [frames, targets, 6]
+    weights: Float64Array  # weights of the targets' rows, [1 or frames, targets, 6]
     held: Mapping[int, NDArray[np.bool_]]  # frames in which links are held, by index of the target
 
 
@@ -64,6 +60,8 @@ def read_clip(
     clip, level = read_clips(clip_start, count), read_plane(plane)
     kept = read_held(held, [target.link for target in targets], count)
     weights = _read_weights(row_weights, targets, count)
+    if kept:
+        weights = np.broadcast_to(weights, (count, *weights.shape[1:])).copy()
     positions, orientations = list(batch.positions), list(batch.orientations_xyzw)
     for k, mask in kept.items():
         position, orientation = positions[k], orientations[k]
@@ -72,7 +70,7 @@ def read_clip(
         drawn = np.array(position, np.float64), np.array(orientation, np.float64)
         weights[:, k] *= hold(*drawn, mask, clip, level)[:, None]
         positions[k], orientations[k] = drawn
-    for k in range(len(targets)):
+    for k in kept if row_weights is None else range(len(targets)):
         lines = weights[:, k]
         own = {"row_weights": lines[0] if (lines == lines[0]).all() else lines}
         targets = replaced(targets, k, own, robot)
@@ -81,15 +79,14 @@ def read_clip(
 
 
 def _read_weights(row_weights: Any, targets: tuple[Target, ...], count: int) -> Float64Array:
-    """Return the weights of all rows, [frames, targets, 6]; None for those of the targets."""
-    shape = (count, len(targets), TARGET_ROWS)
+    """Return the weights of all rows, [1 or frames, targets, 6]; None for those of the targets."""
     if row_weights is None:
         own = [np.ones(TARGET_ROWS) if target.row_weights is None else target.row_weights for target in targets]
-        return np.stack([np.broadcast_to(one, (count, TARGET_ROWS)) for one in own], axis=1)
-    weights = host_array("row_weights", row_weights)
+        return np.stack(np.broadcast_arrays(*map(np.atleast_2d, own)), axis=1)
+    weights, shape = host_array("row_weights", row_weights), (count, len(targets), TARGET_ROWS)
     if weights.shape not in (shape, shape[1:]):
         raise InputError(f"row_weights has shape {list(weights.shape)}. Allowed: {list(shape[1:])} or {list(shape)}.")
-    return np.broadcast_to(weights, shape).copy()
+    return weights.reshape(-1, *shape[1:])
 
 
 def read_clips(clip_start: Any, count: int) -> Frames:
@@ -104,42 +101,6 @@ def read_clips(clip_start: Any, count: int) -> Frames:
     return np.searchsorted(starts, np.arange(count), side="right") - 1
 
 
-class DrawnSolver:
-    """A solver of targets with a weak draw of all joints to a reference."""
-
-    def __init__(self, robot: RobotModel, targets: tuple[Target, ...], setup: SolverSetup) -> None:
-        first = robot.joint_qd_start
-        drawn = [
-            joint
-            for joint in range(robot.joint_count)
-            if joint not in robot.quaternion_starts and (robot.dof_active[first[joint] : first[joint + 1]] >= 0).any()
-        ]
-        self._posture = IKObjectivePosture(robot.mid_joint_q, joints=[robot.joint_names[joint] for joint in drawn])
-        self._posture.priority = 0
-        self._rows = int(sum(first[joint + 1] - first[joint] for joint in drawn))
-        self._core = SolverCore(robot, targets, [self._posture], replace(setup, join=False))
-        order = CallerOrder(robot, None)
-        self.chooses = self._core.engine.name == "compiled"  # whether a solve chooses among attempts
-        self._head = ResultHead(robot, order, self._core.row_labels(), self._core.engine.name, str(setup.device))
-
-    def solve(
-        self,
-        batch: Batch,
-        options: SolverOptions,
-        reference: Float64Array,  # [1 or problems, joint_coord_count]
-        weight: float,  # of the draw [1/rad or 1/m]
-        judged: Float64Array | None = None,
-    ) -> IKResult | None:
-        """Solve frames, or judge configurations; None for a faulty number."""
-        self._posture.set_reference(reference)
-        self._posture.set_row_weights(np.full(self._rows, weight))
-        if batch.targets is not None:
-            self._core.targets.take(batch.targets)
-        return self._core.solve(self._head, batch._replace(lines=None, targets=None), options, judged=judged)
-
-    def judged(self, batch: Batch, options: SolverOptions, joint_q: Float64Array) -> IKResult:
-        """Return the verdict on configurations [problems, joint_coord_count]."""
-        least = replace(options, seeds=1, max_iterations=1, best_of=None, solutions=1)
-        result = self.solve(batch._replace(start=joint_q), least, joint_q, 0.0, judged=joint_q)
-        assert result is not None  # the numbers were sound before
-        return result
+def begins_of(clip: Frames) -> Frames:
+    """Return the first frame of each clip."""
+    return np.flatnonzero(np.concatenate([[True], clip[1:] != clip[:-1]]))

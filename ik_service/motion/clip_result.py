@@ -1,5 +1,6 @@
 """Result of a fitted clip."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,13 +9,12 @@ from numpy.typing import NDArray
 
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.mechanism.transforms import Float64Array
-from ik_service.motion.clip import SETTLED, FittedClip, begins_of
-from ik_service.motion.clip_problem import ClipProblem
+from ik_service.motion.clip_passes import SETTLED, FittedClip
+from ik_service.motion.clip_problem import ClipProblem, begins_of
 from ik_service.motion.metric import CHANGE_ROUNDING, JointMetric
 from ik_service.motion.result import RateLimits
 from ik_service.solver.given.targets import ROTATION_LENGTH
 from ik_service.solver.lm.status import STATUS_WORDS, IKStatus
-from ik_service.solver.result import IKResult
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +72,9 @@ class ClipResult:
 
 
 def clip_result(
-    problem: ClipProblem, found: FittedClip, judged: IKResult, order: CallerOrder, rates: RateLimits
+    problem: ClipProblem, found: FittedClip, judged: Mapping[str, Any], order: CallerOrder, rates: RateLimits
 ) -> ClipResult:
-    """Return the result of a fit; `judged` is the verdict on its configurations."""
+    """Return the result of a fit; `judged` has the columns of the verdict on its configurations."""
     robot, clip, joint_q = problem.robot, problem.clip, found.joint_q
     begins = np.zeros(len(clip), bool)
     begins[begins_of(clip)] = True
@@ -89,24 +89,24 @@ def clip_result(
     links = [target.link for target in problem.batch.targets or ()]
     drift, held = np.full((len(clip), len(problem.held)), np.nan), tuple(links[k] for k in problem.held)
     for column, (k, mask) in enumerate(problem.held.items()):
-        drift[mask, column] = judged.position_error[mask, k]
+        drift[mask, column] = judged["position_error"][mask, k]
     status = np.where(found.held_back, IKStatus.BLOCKED_BY_LIMITS, IKStatus.CONVERGED)
     status = np.where(found.moved > SETTLED, IKStatus.UNSETTLED, status)
-    turn = 2.0 * ROTATION_LENGTH * np.sin(0.5 * judged.orientation_error)
-    errors = np.nan_to_num(np.stack([judged.position_error, turn], axis=2))
+    turn = 2.0 * ROTATION_LENGTH * np.sin(0.5 * judged["orientation_error"])
+    errors = np.nan_to_num(np.stack([judged["position_error"], turn], axis=2))
     weights2 = (problem.weights.reshape(*problem.weights.shape[:2], 2, 3) ** 2).mean(axis=3)
     return ClipResult(
         joint_q=order.coordinates_of(found.joint_q),
         joint_qd=order.dofs_of(speed),
-        position_error=judged.position_error,
-        orientation_error=judged.orientation_error,
+        position_error=judged["position_error"],
+        orientation_error=judged["orientation_error"],
         cost=0.5 * (weights2 * errors**2).sum(axis=(1, 2)),
         status=status.astype(np.int8),
         over_velocity=order.dofs_of(np.abs(speed) > rates.velocity * CHANGE_ROUNDING),
         over_acceleration=order.dofs_of(np.abs(change) > rates.acceleration * rates.dt * CHANGE_ROUNDING),
         held_drift=drift,
         held_links=held,
-        clearance=judged.clearance,
+        clearance=judged.get("clearance"),
         dt=rates.dt,
         coordinate_names=order.coordinate_names,
         dof_names=order.dof_names,

@@ -34,6 +34,13 @@ class JointMetric:
         gap = end[..., self._coordinates] - start[..., self._coordinates]
         if len(self._wrapped):
             gap[..., self._wrapped] -= FULL_TURN * np.round(gap[..., self._wrapped] / FULL_TURN)
+        return self._with_rotations(gap, start, end)
+
+    def straight(self, start: FloatArray, end: FloatArray) -> FloatArray:
+        """Return the change without the short way: the motion of a robot commanded from start to end."""
+        return self._with_rotations(end[..., self._coordinates] - start[..., self._coordinates], start, end)
+
+    def _with_rotations(self, gap: FloatArray, start: FloatArray, end: FloatArray) -> FloatArray:
         if not self._quaternions:
             return gap
         change = np.zeros((*gap.shape[:-1], len(self.dofs)), gap.dtype)
@@ -41,12 +48,6 @@ class JointMetric:
         for place, first in self._quaternions:
             columns = slice(first, first + 4)
             change[..., place : place + 3] = rotation_between(start[..., columns], end[..., columns])
-        return change
-
-    def straight(self, start: FloatArray, end: FloatArray) -> FloatArray:
-        """Return the change without the short way: the motion of a robot commanded from start to end."""
-        change = self.change(start, end)
-        change[..., self._scalars] = end[..., self._coordinates] - start[..., self._coordinates]
         return change
 
     def moved(self, start: FloatArray, change: FloatArray) -> FloatArray:
