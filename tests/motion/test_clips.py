@@ -35,6 +35,16 @@ def fit(solver, walk, **given):
     return solver.fit_clip(walk.positions, walk.orientations_xyzw, DT, **({"velocity": speeds} | given))
 
 
+def sway(humanoid, frames=FRAMES):
+    """Targets of a motion that the humanoid can follow."""
+    time = np.arange(frames)[:, None] * DT
+    joint_q = np.tile(humanoid.mid_joint_q, (frames, 1))
+    joint_q[:, FREE:] += 0.2 * np.sin(2.0 * time + np.arange(joint_q.shape[1] - FREE))
+    joint_q[:, :3] += 0.3 * time
+    joint_q[:, FREE:] = np.clip(joint_q[:, FREE:], humanoid.joint_limit_lower[6:], humanoid.joint_limit_upper[6:])
+    return poses_of(humanoid, joint_q, list(LINKS))
+
+
 def require_limits(robot, clip, speed, acceleration=np.inf, before=None):
     joints = clip.joint_q[:, FREE:] if before is None else np.vstack([before[FREE:], clip.joint_q[:, FREE:]])
     assert (joints >= robot.joint_limit_lower[6:] - 1e-12).all()
@@ -63,14 +73,7 @@ def test_every_frame_keeps_all_limits(humanoid, solver, kind, acceleration):
 
 
 def test_a_motion_that_can_be_followed_is_followed(humanoid, solver):
-    time = np.arange(FRAMES)[:, None] * DT
-    joint_q = np.tile(humanoid.mid_joint_q, (FRAMES, 1))
-    joint_q[:, FREE:] += 0.2 * np.sin(2.0 * time + np.arange(joint_q.shape[1] - FREE))
-    joint_q[:, :3] += 0.3 * time
-    lower, upper = humanoid.joint_limit_lower[6:], humanoid.joint_limit_upper[6:]
-    joint_q[:, FREE:] = np.clip(joint_q[:, FREE:], lower, upper)
-    positions, orientations = poses_of(humanoid, joint_q, list(LINKS))
-    clip = solver.fit_clip(positions, orientations, DT, smoothness=0.1)
+    clip = solver.fit_clip(*sway(humanoid), DT, smoothness=0.1)
     assert clip.position_error.max() < 3e-3
     assert (clip.status != IKStatus.UNSETTLED).all()
     require_limits(humanoid, clip, np.asarray(humanoid.joint_velocity_limit)[6:])
@@ -118,21 +121,22 @@ def test_more_freedom_costs_less_and_more_smoothness_accelerates_less(solver):
     assert rms[1] < 0.8 * rms[0]
 
 
-def test_answers_depend_on_the_data_alone(humanoid, solver):
-    both = [motion("walk", FRAMES), motion("sit", FRAMES, seed=1)]
-    alone = [fit(solver, one) for one in both]
-    weights = both[0].row_weights
+@pytest.mark.parametrize("given", [{}, {"acceleration": 60.0, "smoothness": 2.0}])
+def test_answers_depend_on_the_data_alone(humanoid, solver, given):
+    walks = [motion("walk", 401), motion("sit", FRAMES, seed=1)]  # enough frames for two threads
+    each = [(one.positions, one.orientations_xyzw) for one in walks]
+    each.insert(1, sway(humanoid))  # beside clips that cannot be met
+    given = {"velocity": HALF * np.asarray(humanoid.joint_velocity_limit), **given}
+    alone = [solver.fit_clip(*one, DT, **given) for one in each]
+    weights = walks[0].row_weights
     threads = cpu_solver(
         humanoid, [Target(link, row_weights=own) for link, own in zip(LINKS, weights, strict=True)], threads=2
     )
-    positions, orientations = (
-        np.concatenate([getattr(one, name) for one in both]) for name in ("positions", "orientations_xyzw")
-    )
-    speeds = HALF * np.asarray(humanoid.joint_velocity_limit)
-    joined = threads.fit_clip(positions, orientations, DT, velocity=speeds, clip_start=[0, FRAMES])
+    positions, orientations = (np.concatenate(parts) for parts in zip(*each, strict=True))
+    joined = threads.fit_clip(positions, orientations, DT, clip_start=[0, 401, 401 + FRAMES], **given)
     for name in ("joint_q", "joint_qd", "cost", "status"):
         assert getattr(joined, name).tobytes() == b"".join(getattr(one, name).tobytes() for one in alone), name
-    again = fit(solver, both[0])
+    again = solver.fit_clip(*each[0], DT, **given)
     assert again.joint_q.tobytes() == alone[0].joint_q.tobytes()
 
 
