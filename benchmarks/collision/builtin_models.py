@@ -14,10 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.problems.compared_robots import BUILTIN, FOREIGN, installed
-from ik_service.cli.spheres_command import SpheresJob, link_solids, model_document, rounded, write_picture
-from ik_service.collision.covering import Solid, cover_points, cover_shape, shape_solid
+from ik_service.cli.spheres_command import write_picture
+from ik_service.collision.covering import Solid, cover_points, cover_shape, rounded, shape_solid
 from ik_service.mechanism.transforms import quaternion_between
 from ik_service.robots import Box, Capsule, CollisionModel, choose_pairs, load_robot, without_contacts
+from ik_service.robots.readers.catalog import link_shapes
+from ik_service.robots.readers.fitted_spheres import link_solids
+from ik_service.robots.readers.sphere_file import model_document
 
 PICTURE = Path(__file__).with_name("panda.svg")
 Spheres = dict[str, NDArray[np.float64]]
@@ -122,7 +125,8 @@ def at_points(solid: Solid, stands_out: float, looks_out: float = 0.0) -> NDArra
 
 def panda_solids() -> dict[str, Solid]:
     """What the meshes of the Panda and its hand enclose."""
-    return link_solids(SpheresJob(str(installed(FOREIGN, "panda_description/urdf/panda.urdf")), Path()))
+    file = installed(FOREIGN, "panda_description/urdf/panda.urdf")
+    return link_solids(link_shapes(file), file)
 
 
 def spheres_of(robot: str) -> Spheres:

@@ -7,7 +7,6 @@ checks the pairs of links that the model checks or leaves out as never in contac
 
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,11 @@ import ik_service
 from benchmarks.problems.compared_robots import BUILTIN_ROBOTS, KINOVA, UR5, XARM7, Z1, ComparedRobot
 from benchmarks.report import Report
 from benchmarks.run import benchmark, timed
-from ik_service.cli.spheres_command import SpheresJob, link_solids, rounded
-from ik_service.collision.covering import cover_solid
+from ik_service.collision.covering import cover_solid, rounded
 from ik_service.mechanism.collision_model import CollisionModel
 from ik_service.robots import Box, Capsule, Cylinder, RobotModel, Sphere, World, choose_pairs, without_contacts
+from ik_service.robots.readers.catalog import link_shapes
+from ik_service.robots.readers.fitted_spheres import link_solids
 
 WORLDS, OBJECTS, SEED = 20, 12, 0
 CONFIGURATIONS = 2000  # for coal
@@ -42,7 +42,7 @@ class JudgedRobot:
         """The robot with its collision model."""
         if not self.from_meshes:
             return ik_service.load_robot(self.robot.file)
-        plain, solids = self.robot.robot, link_solids(SpheresJob(str(self.robot.path), Path()))
+        plain, solids = self.robot.robot, link_solids(link_shapes(self.robot.path), self.robot.path)
         spheres = {link: rounded(cover_solid(solid, STANDS_OUT, LOOKS_OUT)) for link, solid in solids.items()}
         model = without_contacts(plain, choose_pairs(plain, spheres), plain.mid_joint_q)
         return plain.with_collision_model(model)

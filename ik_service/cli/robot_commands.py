@@ -1,7 +1,7 @@
 """The commands about a robot and collision, with their options. Imports are inside the functions, so help is fast."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -193,16 +193,18 @@ def spheres(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="File of spheres to write, such as NAME.collision.json.")
     ],
+    per_link: Annotated[float, typer.Option(metavar="NUMBER", help="Spheres of a link, on average.")] = 12.0,
+    fit: Annotated[
+        Literal["balanced", "outer", "inner"],
+        typer.Option(help="balanced, outer (links are inside their spheres) or inner (spheres are inside links)."),
+    ] = "balanced",
     stands_out: Annotated[
         float | None,
-        typer.Option(
-            metavar="LENGTH",
-            help=r"By how much a sphere may stand out \[m]. Default: 15 % of the least width of a link.",
-        ),
+        typer.Option(metavar="LENGTH", help=r"Instead: spheres proven to cover the links, standing out by this \[m]."),
     ] = None,
     looks_out: Annotated[
         float,
-        typer.Option(metavar="LENGTH", help="How far a link may look out of its spheres \\[m]; fewer are needed."),
+        typer.Option(metavar="LENGTH", help="With a covering: how far a link may look out of its spheres \\[m]."),
     ] = 0.0,
     package_dir: Annotated[
         list[Path] | None, typer.Option(help="Folder that has packages of package:// addresses; may be repeated.")
@@ -222,7 +224,7 @@ def spheres(
         from ik_service.cli.spheres_command import SpheresJob, write_spheres
 
         folders, configurations = tuple(package_dir or ()), tuple(free or ())
-        write_spheres(SpheresJob(robot, output, stands_out, looks_out, folders, configurations, picture))
+        write_spheres(SpheresJob(robot, output, per_link, fit, stands_out, looks_out, folders, configurations, picture))
 
 
 def grid(

@@ -3,10 +3,10 @@
 shapes and meshes of the robot's file -> solid of each link -> spheres -> pairs -> trial -> file, figures, picture
 """
 
-import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from pathlib import Path
 
@@ -14,23 +14,21 @@ import numpy as np
 from rich.table import Table
 
 from ik_service.cli.console import escaped, output_console, progress_bar
-from ik_service.collision.covering import CoveringFigures, Solid, cover_solid, covering_figures
+from ik_service.collision.covering import CoveringFigures, Solid, cover_solid, covering_figures, rounded
 from ik_service.collision.link_pairs import pair_contacts
 from ik_service.mechanism.transforms import Float64Array, quaternion_rotate
 from ik_service.robots import CollisionModel, RobotModel, choose_pairs, load_robot, without_contacts
 from ik_service.robots.readers.catalog import link_shapes
-from ik_service.robots.readers.mesh_file import read_mesh
-from ik_service.robots.readers.mesh_solid import link_solid
+from ik_service.robots.readers.fitted_spheres import link_solids, named_configurations
+from ik_service.robots.readers.sphere_file import model_document
+from ik_service.robots.readers.sphere_fit import PER_LINK, Fit, fit_spheres
 from ik_service.whole_file import write_whole
 from objectives.errors import InputError
-
-FILE_STEP = 1e-4
-"""Numbers of a file are whole multiples of it [m]; radii are rounded up, and by as much as centres were moved."""
 
 TRIAL_SAMPLES = 500  # random configurations in which a model is tried
 OFTEN = 0.5  # share of them from which on a pair that is in contact there is named
 WHAT_TO_DO = """Leave out pairs that touch where the real robot is free: --free zero, --free middle, --free Q1,Q2,...
-Pairs that are left out are never checked. Smaller spheres touch less: --stands-out, --looks-out."""
+Pairs that are left out are never checked. More or smaller spheres touch less: --per-link, --fit inner."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +37,19 @@ class SpheresJob:
 
     robot: str  # a built-in robot or the path of a file
     output: Path  # file to write
-    # largest overhang of a sphere [m]; None for 15 % of the least width of a link, at least 5 mm
+    per_link: float = PER_LINK  # budget of spheres, on average
+    fit: Fit = "balanced"  # see `fit_spheres`
+    # a proven covering in place of a fit: largest overhang of a sphere [m], None for 15 % of a link's least width
     stands_out: float | None = None
-    looks_out: float = 0.0  # largest distance of an uncovered point of a link from the spheres [m]
+    looks_out: float = 0.0  # of a covering: largest distance of an uncovered point of a link from the spheres [m]
     packages: tuple[Path, ...] = ()  # search folders for packages of meshes
     free: tuple[str, ...] = ()  # configurations known to be free of contact: comma-separated coordinates, or names
     picture: Path | None = None  # SVG file to write; None for none
+
+    @property
+    def covers(self) -> bool:
+        """Return whether the spheres are a proven covering."""
+        return self.stands_out is not None or self.looks_out > 0.0
 
 
 def write_spheres(job: SpheresJob) -> None:
@@ -88,13 +93,6 @@ def _print_trial(robot: RobotModel, model: CollisionModel) -> bool:
     return bool(is_free.any() or (least > 0.0).all(axis=1).any())
 
 
-def named_configurations(robot: RobotModel) -> dict[str, Float64Array]:
-    """Return zero, or as near to zero as the limits allow, and the middle of the limits."""
-    zero = np.zeros(robot.joint_coord_count)
-    zero[[start + 3 for start in robot.quaternion_starts.values()]] = 1.0
-    return {"zero": robot.clamp_joint_q(zero)[0], "middle": robot.mid_joint_q}
-
-
 def cover_robot(
     job: SpheresJob,
 ) -> tuple[RobotModel, CollisionModel, dict[str, Solid], dict[str, CoveringFigures]]:
@@ -103,59 +101,39 @@ def cover_robot(
         raise InputError(f"--stands-out is {job.stands_out:g} m. Allowed: a length above 0 m.")
     if not 0.0 <= job.looks_out < math.inf:
         raise InputError(f"--looks-out is {job.looks_out:g} m. Allowed: a length of 0 m or more.")
+    if not job.per_link > 0.0:
+        raise InputError(f"--per-link is {job.per_link:g}. Allowed: a number above 0.")
     robot = load_robot(job.robot, collision="ignore")
     free = np.array([_configuration(robot, text) for text in job.free])
-    solids = link_solids(job)
-    spheres, figures = {}, {}
-    with progress_bar("Covering links", len(solids)) as bar:
-        for link, solid in solids.items():
-            bar(description=f"Covering {link}")
-            spheres[link] = rounded(cover_solid(solid, job.stands_out, job.looks_out))
-            figures[link] = covering_figures(solid, spheres[link])
-            bar(advance=1)
-        bar(description="Choosing pairs of links")
-        model = choose_pairs(robot, spheres)
+    solids = link_solids(link_shapes(job.robot), Path(job.robot), job.packages)
+    with progress_bar("Covering links" if job.covers else "Fitting spheres", 100) as bar:
+        if not job.covers:
+            zero = named_configurations(robot)["zero"]
+            show = partial(_show_share, bar)
+            model = fit_spheres(robot, solids, zero, per_link=job.per_link, fit=job.fit, progress=show)
+        else:
+            spheres = {}
+            for link, solid in solids.items():
+                bar(description=f"Covering {link}", advance=100.0 / len(solids))
+                spheres[link] = rounded(cover_solid(solid, job.stands_out, job.looks_out))
+            model = choose_pairs(robot, spheres)
+        bar(description="Measuring", completed=100)
+        figures = {link: covering_figures(solids[link], own) for link, own in model.spheres.items()}
         if len(free):
             model = without_contacts(robot, model, free)
     return robot.with_collision_model(model), model, solids, figures
 
 
+def _show_share(bar: Callable[..., None], share: float) -> None:
+    bar(completed=100.0 * share)
+
+
 def _source(job: SpheresJob) -> str:
-    bound = "15 % of the least width of each link" if job.stands_out is None else f"{1e3 * job.stands_out:g} mm"
-    looks_out = f", links look out by {1e3 * job.looks_out:g} mm" if job.looks_out else ""
     fitted = f"fitted by ik-service spheres to the collision shapes of {Path(job.robot).name}"
-    return f"{fitted}; spheres stand out by {bound}{looks_out}"
-
-
-def model_document(model: CollisionModel, source: str) -> str:
-    """Return the text of a file of spheres: a line for every link and for the pairs of every reason."""
-    spheres = [f"  {json.dumps(link)}: {json.dumps(own.round(4).tolist())}" for link, own in model.spheres.items()]
-    left_out = [f"  {json.dumps(reason)}: {json.dumps(pairs)}" for reason, pairs in model.left_out.items()]
-    parts = [f'"source": {json.dumps(source)}', '"spheres": {\n' + ",\n".join(spheres) + "\n}"]
-    parts += [f'"pairs": {json.dumps(model.pairs)}', '"left_out": {\n' + ",\n".join(left_out) + "\n}"]
-    return "{\n" + ",\n".join(parts) + "\n}\n"
-
-
-def link_solids(job: SpheresJob) -> dict[str, Solid]:
-    """Return the solids of all links with shapes; InputError if a shape is unreadable, or there is none."""
-    found = {}
-    for link, own in link_shapes(job.robot).items():
-        if len(own.unread) > len(own.meshes):
-            kinds = ", ".join(sorted({*own.unread} - {"mesh"})) or "mesh"
-            raise InputError(f"Link '{link}' has shapes that cannot be read: {kinds}.")
-        meshes = [read_mesh(mesh, Path(job.robot), job.packages) for mesh in own.meshes]
-        if own.shapes or meshes:
-            found[link] = link_solid(own.shapes, meshes)
-    if not found:
-        raise InputError(f"Robot '{job.robot}' has no collision shapes.")
-    return found
-
-
-def rounded(spheres: Float64Array) -> Float64Array:
-    """Return spheres rounded as in files; the covered volume never shrinks."""
-    centers = np.round(spheres[:, :3] / FILE_STEP) * FILE_STEP
-    moved = np.linalg.norm(centers - spheres[:, :3], axis=1)
-    return np.column_stack([centers, np.ceil((spheres[:, 3] + moved) / FILE_STEP) * FILE_STEP])
+    if not job.covers:
+        return f"{fitted}; {job.per_link:g} spheres a link, {job.fit}"
+    bound = "15 % of the least width of each link" if job.stands_out is None else f"{1e3 * job.stands_out:g} mm"
+    return f"{fitted}; spheres stand out by {bound}, links look out by {1e3 * job.looks_out:g} mm"
 
 
 def _configuration(robot: RobotModel, text: str) -> list[float]:

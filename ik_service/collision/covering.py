@@ -22,6 +22,7 @@ SURFACE_STEPS = 49  # points along the longest edge of a box
 COVER_POINTS = 1500  # points for the choice of spheres, about
 STANDS_OUT_MORE = 0.5  # largest protrusion of the spheres of a box beyond the bound, as a share of the bound
 GROWTH = 0.1  # growth of spheres before spheres are added, as a share of the bound
+FILE_STEP = 1e-4  # numbers of a file are whole multiples of it [m]; radii are rounded up, by as much as centres moved
 SMALLEST_CELL = 0.04  # half diagonal of the smallest cells of a solid, as a share of the bound
 
 
@@ -100,7 +101,7 @@ def cover_solid(solid: Solid, stands_out: float | None = None, looks_out: float 
     """
     bound = stands_out
     if bound is None:
-        depths = -solid.signed_distance(_grid_inside(solid)[0])
+        depths = -solid.signed_distance(grid_inside(solid)[0])
         bound = max(STANDS_OUT_LEAST, STANDS_OUT * 2.0 * float(depths.max()))
     spheres = cover_points(solid, bound, looks_out, GROWTH * bound)
     cover_cells(spheres, solid.signed_distance, solid.lower, solid.upper, SMALLEST_CELL * bound)
@@ -112,7 +113,7 @@ def cover_points(solid: Solid, stands_out: float, looks_out: float, growth: floa
 
     Spheres protrude by `stands_out` [m] at first; their radii include `looks_out` [m], subtracted at the end.
     """
-    inside, half = _grid_inside(solid)
+    inside, half = grid_inside(solid)
     radii = stands_out - solid.signed_distance(inside) + looks_out
     if radii.max() < np.linalg.norm(half):  # in a thin solid no sphere would cover its own cell of the grid
         radii[:] = np.linalg.norm(half)
@@ -145,7 +146,7 @@ def _cover_capsule(shape: Capsule, bound: float) -> Float64Array:
     return np.column_stack([np.zeros((count, 2)), along, np.full(count, radius)])
 
 
-def _grid_inside(solid: Solid) -> tuple[Float64Array, Float64Array]:
+def grid_inside(solid: Solid) -> tuple[Float64Array, Float64Array]:
     """Give grid points inside a solid, or its centre if there are none, and half the edges of a cell."""
     size = np.maximum(solid.upper - solid.lower, 1e-6)
     step = (float(np.prod(size)) / CANDIDATES) ** (1.0 / 3.0)
@@ -196,6 +197,13 @@ def _ball_surface(radius: float, count: int = 800) -> Float64Array:
     turns, heights = number * (np.pi * (1.0 + np.sqrt(5.0))), 1.0 - (2.0 * number + 1.0) / count
     across = np.sqrt(1.0 - heights**2)
     return radius * np.column_stack([across * np.cos(turns), across * np.sin(turns), heights])
+
+
+def rounded(spheres: Float64Array) -> Float64Array:
+    """Return spheres rounded as in files; the covered volume never shrinks."""
+    centers = np.round(spheres[:, :3] / FILE_STEP) * FILE_STEP
+    moved = np.linalg.norm(centers - spheres[:, :3], axis=1)
+    return np.column_stack([centers, np.ceil((spheres[:, 3] + moved) / FILE_STEP) * FILE_STEP])
 
 
 POINTS_OF_A_SPHERE = 400

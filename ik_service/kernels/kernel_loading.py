@@ -270,22 +270,37 @@ class KernelsFor:
 
 @contextmanager
 def compiling_notice(count: int) -> Iterator[None]:
-    """Announce a wait for the compiler: in the log, and after `NOTICE_S` on standard error of programs without a log.
-
-    Without an error the seconds are announced, too, and kept for the next notice about this number of modules.
-    """
+    """Announce a wait for the compiler; its seconds are kept for the next notice about this number of modules."""
     (whom, tell), kept = _ASKED.get(), kernel_cache.folder() / kernel_cache.MARKS / f"seconds_of_{count}"
-    text, said = f"Compiling code for {whom or 'a robot'}; later runs find it.", threading.Event()
+    text = f"Compiling code for {whom or 'a robot'}; later runs find it."
     with suppress(OSError, ValueError):
         text += f" Last time it took {float(kept.read_text()):.1f} s."
+    if tell:
+        tell(text)
+    start = time.perf_counter()
+    try:
+        with announced(text, "Compiled"):
+            yield
+    finally:
+        if tell:
+            tell("")
+    with suppress(OSError):  # a read-only cache
+        kernel_cache.write(kept, f"{time.perf_counter() - start:.1f}".encode())
+
+
+@contextmanager
+def announced(text: str, done: str) -> Iterator[None]:
+    """Announce a wait in the log, and after `NOTICE_S` on standard error of programs without a log.
+
+    Without an error the seconds are announced, too, after the word `done`.
+    """
+    said = threading.Event()
 
     def say() -> None:
         said.set()
         _write(text)
 
     _logger.info("%s", text)
-    if tell:
-        tell(text)
     start, timer = time.perf_counter(), threading.Timer(NOTICE_S, say)
     timer.daemon = True
     timer.start()
@@ -293,14 +308,10 @@ def compiling_notice(count: int) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-        if tell:
-            tell("")
-    took = f"{time.perf_counter() - start:.1f}"
-    _logger.info("Compiled in %s s.", took)
+    took = f"{done} in {time.perf_counter() - start:.1f} s."
+    _logger.info("%s", took)
     if said.is_set():
-        _write(f"Compiled in {took} s.")
-    with suppress(OSError):  # a read-only cache
-        kernel_cache.write(kept, took.encode())
+        _write(took)
 
 
 def _write(text: str) -> None:

@@ -93,7 +93,7 @@ def folded(arm):
 def test_a_pair_in_contact_at_zero_alone_is_free_in_the_middle(run, folded, tmp_path):
     text = folded.read_text()
     folded.write_text(text.replace('upper="3"', 'upper="0.2"', 1))  # in the middle the fore arm is above the base
-    result = run("spheres", folded, "-o", tmp_path / "folded.json")
+    result = run("spheres", folded, "-o", tmp_path / "folded.json", "--stands-out", 0.015)
     assert "Where all coordinates are zero: in contact. In the middle of the limits: free." in result.output
     assert "--free zero" in result.output
     (line,) = (line for line in result.output.splitlines() if "base + fore" in line and "mm deep" in line)

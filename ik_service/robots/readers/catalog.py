@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable  # Python 3.11
 
 Constraints = Literal["read", "ignore"]
-Collision = Literal["read", "shapes", "ignore"]
+TextCollision = Literal["read", "shapes", "ignore"]  # texts may be from anybody: no mesh is opened
+Collision = Literal["read", "shapes", "spheres", "ignore"]
 MJCF_SUFFIXES = (".xml", ".mjcf")
 FILES_OF_SPHERES = (".json", ".yaml", ".yml")
 _BUILTIN = files("ik_service.robots") / "builtin"
@@ -91,10 +92,11 @@ def load_robot(
         constraints: "read" or "ignore".
         xacro_arguments: Values of the arguments of a xacro file, by name.
         package_dirs: Packages, or folders of packages, for ``$(find NAME)`` of a xacro file; searched before the
-            folders above the file, ROS_PACKAGE_PATH and AMENT_PREFIX_PATH.
+            folders above the file, ROS_PACKAGE_PATH and AMENT_PREFIX_PATH. Also for meshes with collision="spheres".
         collision: "read" the collision model; the path of a collision file (``.json``, ``.yaml`` or ``.yml``) that
             replaces the file beside the robot; "shapes" covers collision shapes by spheres if there is no collision
-            file (slow); "ignore" gives no collision model.
+            file (slow); "spheres" fits about 12 spheres a link to shapes and meshes if there is no collision file, and
+            keeps the model in the user's cache folder (see ``fit_spheres``); "ignore" gives no collision model.
 
     Raises:
         UnknownNameError: There is no such built-in robot, file, link, joint or group.
@@ -102,17 +104,22 @@ def load_robot(
         InputError: The tip is not below the base, a locked value is invalid, a joint is both locked and active,
             ``group`` is given with ``active``, ``base`` or ``tip`` or without an SRDF document, ``constraints`` or
             ``collision`` is not an allowed word, ``xacro_arguments`` are given without a xacro file, or the package
-            for MJCF or xacro is not installed.
+            for MJCF, xacro or meshes is not installed; with "spheres", a mesh is missing or no tried configuration is
+            free of contact.
     """
     if group is not None and not (active is None and base is None and tip is None):
         raise InputError("group cannot be given together with active, base or tip.")
-    description = _describe(source, _reads(constraints), xacro_arguments, package_dirs)
+    fits = collision == "spheres"
+    described = () if fits and xacro_arguments is None and not _is_xacro(source) else package_dirs
+    description = _describe(source, _reads(constraints), xacro_arguments, described)
     spheres = _sphere_document(source, collision)
     robot = build_model(description, floating_base=floating_base)
     document = _srdf_document(source, srdf) if collision != "ignore" or group is not None else None
     if collision != "ignore":
         shapes = {link.name: link.shapes for link in description.links if collision == "shapes"}
         pairs = () if document is None else document.disabled_pairs
+        if fits and spheres is None:
+            spheres = _fitted(robot, description, source, package_dirs)
         model = read_collision_model(robot, shapes, spheres, pairs)
         robot = _with_model(robot, model, shapes if collision == "shapes" else None)
     if group is not None:
@@ -127,6 +134,17 @@ def load_robot(
     if locked:
         robot = robot.lock(locked)
     return robot if active is None else robot.activate(active)
+
+
+def _fitted(
+    robot: RobotModel, description: RobotDescription, source: Any, package_dirs: "Sequence[str | PathLike[str]]"
+) -> SphereDocument:
+    """Give the spheres fitted to the shapes of a robot file, or the kept ones of an earlier fit."""
+    from ik_service.robots.readers.fitted_spheres import fitted_spheres  # Warp measures distances from meshes
+
+    file = Path("robot") if is_xml_text(source) or not isinstance(source, str | PathLike) else Path(source)
+    shapes = {link.name: link.shapes for link in description.links}
+    return fitted_spheres(robot, shapes, file, [*map(Path, package_dirs)])
 
 
 def _with_model(robot: RobotModel, model: CollisionModel | None, shapes: Mapping[str, LinkShapes] | None) -> RobotModel:
@@ -147,7 +165,7 @@ def load_urdf(
     *,
     floating_base: bool = False,
     constraints: Constraints = "read",
-    collision: Collision = "read",
+    collision: TextCollision = "read",
 ) -> RobotModel:
     """Load a robot from the text of a URDF (bytes: UTF-8); safe on untrusted text. Options as for ``load_robot``.
 
@@ -159,7 +177,7 @@ def load_urdf(
         InputError: ``constraints`` or ``collision`` is not an allowed word.
     """
     reads = _reads(constraints)
-    _check_word("collision", collision, get_args(Collision))
+    _check_word("collision", collision, get_args(TextCollision))
     data = text.encode("utf-8", errors="surrogatepass") if isinstance(text, str) else text
     description = read_urdf(data, reads_constraints=reads)
     if reads and constraint_text is not None:
@@ -216,15 +234,17 @@ def _stem(path: Path) -> str:
     return path.stem.removesuffix(".urdf") if path.suffix.lower() == ".xacro" else path.stem
 
 
+def _is_xacro(source: Any) -> bool:
+    return not is_xml_text(source) and isinstance(source, str | PathLike) and Path(source).suffix.lower() == ".xacro"
+
+
 def _describe(
     source: Any,
     reads_them: bool,
     xacro_arguments: Mapping[str, str] | None = None,
     package_dirs: "Sequence[str | PathLike[str]]" = (),
 ) -> RobotDescription:
-    is_xacro = (
-        not is_xml_text(source) and isinstance(source, str | PathLike) and Path(source).suffix.lower() == ".xacro"
-    )
+    is_xacro = _is_xacro(source)
     if (xacro_arguments is not None or package_dirs) and not is_xacro:
         raise InputError("xacro_arguments and package_dirs are for the path of a .xacro file.")
     if is_xml_text(source):

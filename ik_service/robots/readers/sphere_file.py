@@ -11,11 +11,12 @@ Three forms are read, in YAML or JSON:
 Pairs of the first form are the only checked pairs; without pairs, and in the other forms, pairs are chosen.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ik_service.errors import RobotFileError
-from ik_service.mechanism.collision_model import MAX_SPHERES, LinkPair
+from ik_service.mechanism.collision_model import MAX_SPHERES, CollisionModel, LinkPair
 from ik_service.robots.readers.constraint_file import read_document, read_numbers, read_text
 from ik_service.robots.readers.xml_reader import MAX_BYTES
 from objectives.errors import InputError
@@ -146,3 +147,12 @@ def _pairs(value: object) -> tuple[LinkPair, ...]:
             raise InputError("A pair must be a list of two links.")
         found.append((read_text("link", one[0]), read_text("link", one[1])))
     return tuple(found)
+
+
+def model_document(model: CollisionModel, source: str) -> str:
+    """Return the text of a file of spheres: a line for every link and for the pairs of every reason."""
+    spheres = [f"  {json.dumps(link)}: {json.dumps(own.round(4).tolist())}" for link, own in model.spheres.items()]
+    left_out = [f"  {json.dumps(reason)}: {json.dumps(pairs)}" for reason, pairs in model.left_out.items()]
+    parts = [f'"source": {json.dumps(source)}', '"spheres": {\n' + ",\n".join(spheres) + "\n}"]
+    parts += [f'"pairs": {json.dumps(model.pairs)}', '"left_out": {\n' + ",\n".join(left_out) + "\n}"]
+    return "{\n" + ",\n".join(parts) + "\n}\n"
