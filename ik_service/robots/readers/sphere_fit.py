@@ -29,7 +29,7 @@ POWER = 4  # exponent of the errors in a fit: large errors count most
 DAMPING, LONGEST_STEP = 0.05, 0.3  # share of the trace, and longest step of a sphere in radii
 SAMPLES = 150  # random configurations in which links meet
 ERROR_WEIGHT = 0.02  # priority of a link without contacts, as a share of the priority of a link always in contact
-TOUCH_POINTS, TOUCH_SAMPLES = 1000, 25  # surface points of a shape, and configurations of a pair, tested for contact
+TOUCH_POINTS, TOUCH_SAMPLES = 20_000, 25  # surface points and configurations of a pair tested for contact
 FREE_GAP = 0.001  # least gap of spheres in the configuration that is free [m]
 FEW_JOINTS = 2  # largest number of joints between links whose contacts random configurations do not miss
 MOSTLY_SHARE = 0.8  # share of configurations in which shapes touch that counts as most
@@ -73,7 +73,7 @@ def fit_spheres(
     model = choose_pairs(robot, _spheres(links, fit))
     model = model.without_pairs([pair for pair in model.pairs if pair in mostly], MOSTLY)
     model = model.without_pairs(_never_touching(robot, solids, model), APART)
-    return CollisionModel(_free_at(robot, solids, model, zero), model.pairs, model.left_out)
+    return CollisionModel(_free_at(robot, links, model, zero), model.pairs, model.left_out)
 
 
 class _FittedLink:
@@ -184,18 +184,23 @@ def _mostly_touching(
 
 
 def _free_at(
-    robot: RobotModel, solids: Mapping[str, Solid], model: CollisionModel, zero: Float64Array
+    robot: RobotModel, links: Mapping[str, _FittedLink], model: CollisionModel, zero: Float64Array
 ) -> dict[str, Float64Array]:
-    """Give the spheres of a model, smaller where they touch in a configuration in which the shapes do not touch."""
+    """Give the spheres of a model, smaller where the error of the fit explains contacts in a configuration."""
+    solids = {link: own.solid for link, own in links.items()}
     in_contact = _touching(robot, solids, model.pairs, zero[np.newaxis])[:, 0]
     placed = body_spheres(robot, model)
     centers, radii = sphere_centers(robot, placed, zero[np.newaxis])[:, 0], placed.radii.copy()
-    for first, second in ((placed.of_link(a), placed.of_link(b)) for a, b in placed.pairs[~in_contact]):
+    for a, b in placed.pairs[~in_contact]:
+        first, second = placed.of_link(a), placed.of_link(b)
         apart = np.linalg.norm(centers[first, np.newaxis] - centers[second], axis=-1) - FREE_GAP
-        for one, other in np.argwhere(apart < radii[first, np.newaxis] + radii[second]):
-            share = apart[one, other] / (radii[first][one] + radii[second][other])
-            radii[first][one] *= min(1.0, share)
-            radii[second][other] *= min(1.0, share)
+        depth = radii[first, np.newaxis] + radii[second] - apart
+        if depth.max() > links[placed.links[a]].error + links[placed.links[b]].error:
+            continue  # the shapes touch between the tested points
+        for one, other in np.argwhere(depth > 0.0):
+            share = min(1.0, apart[one, other] / (radii[first][one] + radii[second][other]))
+            radii[first][one] *= share
+            radii[second][other] *= share
     radii = np.maximum(radii, SMALLEST)
     return {
         link: rounded(np.column_stack([model.spheres[link][:, :3], radii[placed.of_link(place)]]))
@@ -239,7 +244,7 @@ def _touching(
     found = np.zeros((len(pairs), len(joint_q)), bool)
     for row, pair in enumerate(pairs):
         for a, b in (pair, pair[::-1]):
-            points = solids[a].surface[:: max(1, len(solids[a].surface) // TOUCH_POINTS)]
+            points = solids[a].surface[:: max(1, len(solids[a].surface) * len(joint_q) // TOUCH_POINTS)]
             for k in range(len(joint_q)):
                 world = place[a][0][k] + quaternion_rotate(place[a][1][k], points)
                 local = quaternion_rotate(quaternion_conjugate(place[b][1][k]), world - place[b][0][k])

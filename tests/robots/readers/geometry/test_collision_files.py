@@ -92,7 +92,9 @@ def test_a_robot_of_simple_shapes_has_a_model(folder):
     assert set(folded.closest_pairs[0]) == {"base", "lower"}
     assert ik_service.load_robot(folder / "arm.urdf", collision="ignore").collision_model is None
     for word in ("none", None):
-        with pytest.raises(InputError, match=rf"collision is {word!r}\. Allowed: 'read', 'shapes', 'ignore'"):
+        with pytest.raises(
+            InputError, match=rf"collision is {word!r}\. Allowed: 'read', 'shapes', 'spheres', 'ignore'"
+        ):
             ik_service.load_robot(folder / "arm.urdf", collision=word)
 
 
