@@ -1,31 +1,43 @@
 """Answers in random worlds, judged sphere by sphere in NumPy, and by coal on meshes where a robot has some.
 
 Targets are poses of random configurations that are free of contact in their world. The foreign robots of
-example-robot-data get their spheres as `ik-service spheres --stands-out 0.02 --looks-out 0.01` would give them. coal
+example-robot-data get their spheres by `load_robot(file, collision="spheres")`. coal
 checks the pairs of links that the model checks or leaves out as never in contact, on the meshes themselves.
 """
 
+import os
+import tempfile
+import time
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pinocchio as pin
 from numpy.typing import NDArray
 
 import ik_service
-from benchmarks.problems.compared_robots import BUILTIN_ROBOTS, KINOVA, UR5, XARM7, Z1, ComparedRobot
+from benchmarks.problems.compared_robots import (
+    ALLEGRO_TIPS,
+    BUILTIN_ROBOTS,
+    G1,
+    KINOVA,
+    TIAGO_HANDS,
+    UR5,
+    XARM7,
+    Z1,
+    ComparedRobot,
+)
 from benchmarks.report import Report
 from benchmarks.run import benchmark, timed
-from ik_service.collision.covering import cover_solid, rounded
 from ik_service.mechanism.collision_model import CollisionModel
-from ik_service.robots import Box, Capsule, Cylinder, RobotModel, Sphere, World, choose_pairs, without_contacts
-from ik_service.robots.readers.catalog import link_shapes
-from ik_service.robots.readers.fitted_spheres import link_solids
+from ik_service.robots import Box, Capsule, Cylinder, RobotModel, Sphere, World
+from ik_service.robots.readers.sphere_fit import APART
 
 WORLDS, OBJECTS, SEED = 20, 12, 0
 CONFIGURATIONS = 2000  # for coal
-STANDS_OUT, LOOKS_OUT = 0.02, 0.01
+FREE_TARGETS = 10_000  # poses of free configurations without a world
 BOUND = 100_000
 
 
@@ -42,10 +54,15 @@ class JudgedRobot:
         """The robot with its collision model."""
         if not self.from_meshes:
             return ik_service.load_robot(self.robot.file)
-        plain, solids = self.robot.robot, link_solids(link_shapes(self.robot.path), self.robot.path)
-        spheres = {link: rounded(cover_solid(solid, STANDS_OUT, LOOKS_OUT)) for link, solid in solids.items()}
-        model = without_contacts(plain, choose_pairs(plain, spheres), plain.mid_joint_q)
-        return plain.with_collision_model(model)
+        return self.fitted[0]
+
+    @cached_property
+    def fitted(self) -> tuple[RobotModel, float]:
+        """The robot with spheres fitted to its meshes, and the CPU time of loading [s]."""
+        with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, XDG_CACHE_HOME=folder):
+            start = time.process_time()
+            robot = ik_service.load_robot(self.robot.path, collision="spheres")
+        return robot, time.process_time() - start
 
 
 ROBOTS = (
@@ -53,6 +70,11 @@ ROBOTS = (
     JudgedRobot(ComparedRobot("humanoid", "humanoid", ("left_grasp", "right_grasp")), reach=0.6),
     *(JudgedRobot(arm, from_meshes=True) for arm in (UR5, XARM7, KINOVA)),
     JudgedRobot(Z1, from_meshes=True, reach=0.6),
+)
+MESHES_ALONE = (
+    JudgedRobot(G1, from_meshes=True),
+    JudgedRobot(ComparedRobot("Allegro", "allegro_hand_description/urdf/allegro_right_hand.urdf", ALLEGRO_TIPS), True),
+    JudgedRobot(ComparedRobot("TIAGo dual", "tiago_description/robots/tiago_dual.urdf", TIAGO_HANDS), True),
 )
 PANDA_MESHES = ComparedRobot("panda", "panda_description/urdf/panda.urdf", ())
 
@@ -73,28 +95,31 @@ def random_world(rng: np.random.Generator, reach: float) -> World:
 class MeshJudge:
     """Checks a robot against itself by coal, on its meshes."""
 
-    def __init__(self, robot: ComparedRobot, model: CollisionModel) -> None:
-        file = robot.path
+    def __init__(self, robot: ComparedRobot, names: tuple[str, ...], model: CollisionModel) -> None:
+        file, self._names = robot.path, names
         packages = [str(folder) for folder in file.parents]
         self._model = pin.buildModelFromUrdf(str(file))
         self._shapes = pin.buildGeomFromUrdf(self._model, str(file), pin.GeometryType.COLLISION, package_dirs=packages)
         numbers: dict[str, list[int]] = {}
         for number, shape in enumerate(self._shapes.geometryObjects):
             numbers.setdefault(shape.name.rpartition("_")[0], []).append(number)
-        for a, b in (*model.pairs, *model.left_out["never in contact"]):
+        for a, b in (*model.pairs, *model.left_out["never in contact"], *model.left_out.get(APART, ())):
             for one in numbers.get(a, ()):
                 for other in numbers.get(b, ()):
                     self._shapes.addCollisionPair(pin.CollisionPair(one, other))
         self._data, self._found = self._model.createData(), self._shapes.createData()
 
     def is_free(self, joint_q: NDArray[np.floating]) -> NDArray[np.bool_]:
-        """Return which configurations touch nothing of themselves; joints that the model lacks stand in the middle."""
-        middle = 0.5 * (self._model.lowerPositionLimit + self._model.upperPositionLimit)
-        free = []
-        for q in joint_q.astype(float):
-            whole = np.append(q, middle[len(q) :])
-            free.append(not pin.computeCollisions(self._model, self._data, self._shapes, self._found, whole, True))
-        return np.array(free)
+        """Return which configurations touch nothing of themselves; joints that the model lacks stand at zero."""
+        whole = np.tile(pin.neutral(self._model), (len(joint_q), 1))
+        for k, name in enumerate(self._names):
+            if self._model.existJointName(name):
+                joint = self._model.joints[self._model.getJointId(name)]
+                given = joint_q[:, [k]].astype(float)
+                numbers = np.hstack([np.cos(given), np.sin(given)]) if joint.nq == 2 else given
+                whole[:, joint.idx_q : joint.idx_q + joint.nq] = numbers
+        hit = [pin.computeCollisions(self._model, self._data, self._shapes, self._found, q, True) for q in whole]
+        return ~np.array(hit)
 
 
 def show(report: Report, *, problems: int) -> None:
@@ -113,10 +138,12 @@ def show(report: Report, *, problems: int) -> None:
     report.section(
         f"Spheres beside meshes: {CONFIGURATIONS} random configurations",
         "Against themselves alone. Refused are those that are free by coal on the meshes and not by the spheres; "
-        "passed are those in contact by the meshes and free by the spheres.",
-        *("robot", "free by meshes", "free by spheres", "refused", "passed", "solved, then in contact by meshes"),
+        f"passed are those in contact by the meshes and free by the spheres. Solved: {FREE_TARGETS} poses of "
+        "configurations that are free by the spheres. CPU times of one core; spheres of the Panda come with it.",
+        *("robot", "spheres", "fit, s", "free by meshes", "free by spheres", "refused", "passed"),
+        *("solved", "us per target", "solved, then in contact by meshes"),
     )
-    for judged in ROBOTS:
+    for judged in (*ROBOTS, *MESHES_ALONE):
         if judged.from_meshes or judged.robot is ROBOTS[0].robot:
             _show_meshes(report, judged)
 
@@ -141,15 +168,19 @@ def _show_robot(report: Report, judged: JudgedRobot, problems: int) -> tuple[int
 
 def _show_meshes(report: Report, judged: JudgedRobot) -> None:
     robot, model = judged.model, judged.model.collision_model
-    judge = MeshJudge(judged.robot if judged.from_meshes else PANDA_MESHES, model)
+    judge = MeshJudge(judged.robot if judged.from_meshes else PANDA_MESHES, robot.coordinate_names, model)
     joint_q = robot.random_joint_q(np.random.default_rng(SEED), CONFIGURATIONS)
     meshes, spheres = judge.is_free(joint_q), robot.collision(joint_q).is_free
-    poses = robot.forward_kinematics(joint_q, list(judged.robot.links))
+    targets = robot.random_free_joint_q(np.random.default_rng(SEED + 1), FREE_TARGETS)
+    poses = robot.forward_kinematics(targets, list(judged.robot.links))
     solver = ik_service.IKSolver(robot, list(judged.robot.links), device="cpu")
-    result = solver.solve(poses.positions, poses.orientations_xyzw)
-    touching = ~judge.is_free(result.joint_q[result.success])
-    shares = (meshes.mean(), spheres.mean(), (meshes & ~spheres).mean(), (~meshes & spheres).mean(), touching.mean())
-    report.row(judged.robot.name, *(f"{100 * share:.2f} %" for share in shares))
+    result, times = timed(partial(solver.solve, poses.positions, poses.orientations_xyzw), 3)
+    touching = ~judge.is_free(result.joint_q[result.success][:CONFIGURATIONS])
+    shares = (meshes.mean(), spheres.mean(), (meshes & ~spheres).mean(), (~meshes & spheres).mean())
+    fit = f"{judged.fitted[1]:.1f}" if judged.from_meshes else ""
+    told = (f"{100 * share:.2f} %" for share in (*shares, result.success.mean()))
+    figures = (f"{times.median:.1f}", f"{100 * touching.mean():.2f} %")
+    report.row(judged.robot.name, model.sphere_count, fit, *told, *figures)
 
 
 if __name__ == "__main__":

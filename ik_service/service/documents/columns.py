@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.poses import Poses
 from ik_service.service.codecs.codec import PackedColumn
 from ik_service.service.errors.exceptions import FaultyFieldsError, TooManyProblemsError, faulty_field
 from ik_service.service.queue.objective_data import FloatArray
@@ -56,6 +57,32 @@ def read_rows(value: object, width: int, pointer: str) -> FloatArray:
     numbers = [np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width) for rows in blocks]
     joined = numbers[0] if len(numbers) == 1 else np.concatenate(numbers)
     return _checked(joined.reshape(len(value), width), pointer)
+
+
+def read_matrices(value: object, pointer: str) -> tuple[FloatArray, FloatArray]:
+    """Return positions [n, 3] and unit quaternions xyzw [n, 4] of homogeneous matrices; errors as of `read_rows`."""
+    value = value.array(pointer) if isinstance(value, PackedColumn) else value
+    if isinstance(value, np.ndarray):
+        if value.shape[1:] != (4, 4):
+            raise faulty_field(pointer, "wrong_shape", f"Matrices have shape {list(value.shape)}. Give [n, 4, 4].")
+        value = value.reshape(len(value), 16)
+    elif isinstance(value, list):
+        value = [_numbers_of_matrix(matrix, f"{pointer}/{k}") for k, matrix in enumerate(value)]
+    rows = read_rows(value, 16, pointer)
+    try:
+        poses = Poses.from_matrices(rows.reshape(-1, 4, 4))
+    except ValueError as error:
+        raise faulty_field(pointer, "invalid_value", str(error)) from None
+    return poses.positions, poses.orientations_xyzw
+
+
+def _numbers_of_matrix(matrix: object, pointer: str) -> list[object]:
+    if not isinstance(matrix, list) or list(map(type, matrix)) != [list] * 4:
+        raise faulty_field(pointer, "wrong_shape", "Give a matrix as 4 rows of 4 numbers.")
+    numbers = [*chain.from_iterable(matrix)]
+    if list(map(len, matrix)) != [4] * 4 or not set(map(type, numbers)) <= _NUMBERS:
+        read_rows(matrix, 4, pointer)  # names the row or number
+    return numbers
 
 
 def read_row(value: object, width: int, pointer: str) -> FloatArray:

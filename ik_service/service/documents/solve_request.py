@@ -13,6 +13,7 @@ from ik_service.service.codecs.npz_codec import TEXTS, ArchiveFields
 from ik_service.service.documents.columns import (
     check_unit_quaternions,
     check_weights,
+    read_matrices,
     read_row_or_rows,
     read_rows,
     wrong_count,
@@ -128,7 +129,7 @@ def _read_target(target: SolveTarget, robot: RobotModel, options: SolverOptions,
     offset = None if target.offset is None else read_offset(target.offset, f"{pointer}/offset")
     rows = orientations if positions is None else positions
     if rows is None:
-        detail = "The target constrains nothing. Give positions, orientations_xyzw or both."
+        detail = "The target constrains nothing. Give positions, orientations_xyzw or both, or matrices."
         raise faulty_field(pointer, "missing_field", detail)
     data = {"orientations_xyzw": orientations, "offset": offset, "row_weights": weights, "tolerance": tolerance}
     for name, array in data.items():
@@ -151,6 +152,11 @@ def _read_target(target: SolveTarget, robot: RobotModel, options: SolverOptions,
 def read_poses(target: TargetPoses, pointer: str) -> tuple[FloatArray | None, FloatArray | None]:
     """Return positions and orientations of a target, None where free."""
     positions = orientations = None
+    if target.matrices is not None:
+        if target.positions is not None or target.orientations_xyzw is not None:
+            detail = "Matrices are whole poses: leave out positions and orientations_xyzw."
+            raise faulty_field(f"{pointer}/matrices", "invalid_value", detail)
+        return read_matrices(target.matrices, f"{pointer}/matrices")
     if target.positions is not None:
         positions = read_rows(target.positions, 3, f"{pointer}/positions")
     if target.orientations_xyzw is not None:

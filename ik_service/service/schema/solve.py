@@ -39,7 +39,9 @@ from ik_service.solver.given.options import CANDIDATES_MAX, SOLUTIONS_MAX, Solve
 from ik_service.solver.lm.status import STATUS_WORDS
 
 Include = Literal["active_limits", "advice", "clearance", "constraints", "islands", "manipulability", "solutions"]
-_POSE = ("positions", "orientations_xyzw")
+_NULL: dict[str, Any] = {"type": "null"}
+_POSE: dict[str, Any] = {"positions": _NULL, "orientations_xyzw": _NULL}
+_MATRIX = {"type": "array", "items": row(4), "minItems": 4, "maxItems": 4}
 Status = Annotated[str, Field(json_schema_extra={"enum": list(STATUS_WORDS)})]
 
 
@@ -82,13 +84,22 @@ class TargetForm(Envelope):
 class TargetPoses(Envelope):
     """Poses of a target, one per problem."""
 
-    model_config = ConfigDict(json_schema_extra=refused({key: {"type": "null"} for key in _POSE}))
+    model_config = ConfigDict(
+        json_schema_extra={
+            **refused({**_POSE, "matrices": _NULL}),
+            "anyOf": [{"properties": {"matrices": _NULL}}, {"properties": _POSE}],
+        }
+    )
 
     positions: Annotated[Any, nullable(column(row(3)))] = Field(
         default=None, description="One row x, y, z per problem [m]. null: the position is free."
     )
     orientations_xyzw: Annotated[Any, nullable(column(row(4)))] = Field(
         default=None, description="One unit quaternion x, y, z, w per problem. null: the orientation is free."
+    )
+    matrices: Annotated[Any, nullable(column(_MATRIX))] = Field(
+        default=None,
+        description="One homogeneous 4 x 4 matrix per problem, list of rows, in place of positions and orientations.",
     )
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ik_service.service.documents.columns import check_unit_quaternions, read_rows
+from ik_service.service.documents.columns import check_unit_quaternions, read_matrices, read_rows
 from ik_service.service.errors.exceptions import FaultyFieldsError
 from ik_service.service.schema.limits import MAX_VALUE
 
@@ -41,3 +41,30 @@ def test_numbers_that_are_not_finite_are_found_beside_any_others(number):
     rows = np.zeros((5, 3), np.float32)
     rows[3, 1] = number
     assert fault_of(read_rows, rows, 3, "/p") == ("/p/3/1", "out_of_range" if number == 1e30 else "not_finite")
+
+
+def test_matrices_are_the_poses_that_they_mean():
+    matrix = [[0, -1, 0, 0.4], [1, 0, 0, 0.1], [0, 0, 1, 0.5], [0, 0, 0, 1]]
+    for given in ([matrix, matrix], np.array([matrix, matrix], np.float64)):
+        positions, orientations = read_matrices(given, "/m")
+        np.testing.assert_array_equal(positions, [[0.4, 0.1, 0.5]] * 2)
+        np.testing.assert_allclose(orientations, [[0, 0, np.sqrt(0.5), np.sqrt(0.5)]] * 2, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("matrices", "pointer", "code"),
+    [
+        (None, "/m", "wrong_type"),
+        ([], "/m", "empty_batch"),
+        ([np.eye(4).tolist(), 5], "/m/1", "wrong_shape"),
+        ([np.eye(3).tolist()], "/m/0", "wrong_shape"),
+        ([[*np.eye(4).tolist()[:3], [0, 0, 1]]], "/m/0/3", "wrong_shape"),
+        ([[*np.eye(4).tolist()[:3], [0, 0, 0, "1"]]], "/m/0/3/3", "wrong_type"),
+        (np.zeros((2, 3, 4)), "/m", "wrong_shape"),
+        ([(2.0 * np.eye(4)).tolist()], "/m", "invalid_value"),
+        ([np.diag([1.0, 1.0, -1.0, 1.0]).tolist()], "/m", "invalid_value"),  # left-handed
+        ([np.diag([1.01, 1.01, 1.01, 1.0]).tolist()], "/m", "invalid_value"),  # scaled
+    ],
+)
+def test_matrices_that_are_no_poses_are_named(matrices, pointer, code):
+    assert fault_of(read_matrices, matrices, "/m") == (pointer, code)

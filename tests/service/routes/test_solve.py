@@ -94,6 +94,19 @@ def test_manipulability_is_that_of_python_and_null_where_nothing_moves(client, p
 
 
 @pytest.mark.evidence
+def test_matrices_give_the_bytes_of_position_and_quaternion(client, one_pose):
+    target = one_pose["targets"][0]
+    half_turn = [[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]]  # exact, as the quaternion 1, 0, 0, 0
+    rows = [[*turned, along] for turned, along in zip(half_turn, target["positions"][0], strict=True)]
+    matrices = {"link": target["link"], "matrices": [[*rows, [0.0, 0.0, 0.0, 1.0]]]}
+    plain = target | {"orientations_xyzw": [[1.0, 0.0, 0.0, 0.0]]}
+    answers = [solve(client, one_pose | {"targets": [given]})["joint_q"] for given in (plain, matrices)]
+    assert answers[0] == answers[1]
+    both = matrices | {"positions": target["positions"]}
+    fault = client.post(URL, json=one_pose | {"targets": [both]}).json()["errors"][0]
+    assert (fault["pointer"], fault["code"]) == ("/targets/0/matrices", "invalid_value")
+
+
 def test_a_position_that_is_not_constrained_has_no_error(client, one_pose):
     del one_pose["targets"][0]["positions"]
     answer = solve(client, one_pose)
