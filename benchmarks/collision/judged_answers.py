@@ -47,6 +47,7 @@ class JudgedRobot:
 
     robot: ComparedRobot  # name, file and links
     from_meshes: bool = False  # whether its spheres are fitted here, to its own meshes
+    starts_at_zero: bool = False  # whether solves without a world start there
     reach: float = 0.9  # objects stand up to so far from its base [m]
 
     @cached_property
@@ -74,7 +75,7 @@ ROBOTS = (
 MESHES_ALONE = (
     JudgedRobot(G1, from_meshes=True),
     JudgedRobot(ComparedRobot("Allegro", "allegro_hand_description/urdf/allegro_right_hand.urdf", ALLEGRO_TIPS), True),
-    JudgedRobot(ComparedRobot("TIAGo dual", "tiago_description/robots/tiago_dual.urdf", TIAGO_HANDS), True),
+    JudgedRobot(ComparedRobot("TIAGo dual", "tiago_description/robots/tiago_dual.urdf", TIAGO_HANDS), True, True),
 )
 PANDA_MESHES = ComparedRobot("panda", "panda_description/urdf/panda.urdf", ())
 
@@ -174,7 +175,9 @@ def _show_meshes(report: Report, judged: JudgedRobot) -> None:
     targets = robot.random_free_joint_q(np.random.default_rng(SEED + 1), FREE_TARGETS)
     poses = robot.forward_kinematics(targets, list(judged.robot.links))
     solver = ik_service.IKSolver(robot, list(judged.robot.links), device="cpu")
-    result, times = timed(partial(solver.solve, poses.positions, poses.orientations_xyzw), 3)
+    start = robot.clamp_joint_q(np.zeros(robot.joint_coord_count))[0]  # at mid-range fingers of the TIAGo touch
+    given = {"initial_joint_q": np.tile(start, (FREE_TARGETS, 1))} if judged.starts_at_zero else {}
+    result, times = timed(partial(solver.solve, poses.positions, poses.orientations_xyzw, **given), 3)
     touching = ~judge.is_free(result.joint_q[result.success][:CONFIGURATIONS])
     shares = (meshes.mean(), spheres.mean(), (meshes & ~spheres).mean(), (~meshes & spheres).mean())
     fit = f"{judged.fitted[1]:.1f}" if judged.from_meshes else ""

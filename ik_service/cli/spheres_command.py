@@ -108,9 +108,9 @@ def cover_robot(
     solids = link_solids(link_shapes(job.robot), Path(job.robot), job.packages)
     with progress_bar("Covering links" if job.covers else "Fitting spheres", 100) as bar:
         if not job.covers:
-            zero = named_configurations(robot)["zero"]
+            rest = np.array([*named_configurations(robot).values()])
             show = partial(_show_share, bar)
-            model = fit_spheres(robot, solids, zero, per_link=job.per_link, fit=job.fit, progress=show)
+            model = fit_spheres(robot, solids, rest, per_link=job.per_link, fit=job.fit, progress=show)
         else:
             spheres = {}
             for link, solid in solids.items():

@@ -47,6 +47,10 @@ def solids_of(arm):
     return link_solids(link_shapes(arm), arm)
 
 
+def rest_of(robot):
+    return np.array([*named_configurations(robot).values()])
+
+
 def gaps(solid, spheres):
     """Return the distances of surface points from the union of spheres, and of the spheres' points from the solid."""
     points = solid.surface[::7]
@@ -97,7 +101,7 @@ def test_a_file_of_spheres_beside_the_robot_comes_first(arm):
 @pytest.mark.parametrize("fit", ["balanced", "outer", "inner"])
 def test_the_surface_of_the_spheres_follows_the_surface_of_the_links(arm, fit):
     robot, solids = load_robot(arm), solids_of(arm)
-    model = fit_spheres(robot, solids, named_configurations(robot)["zero"], per_link=20, fit=fit)
+    model = fit_spheres(robot, solids, rest_of(robot), per_link=20, fit=fit)
     assert 60 <= model.sphere_count <= 90
     for link, solid in solids.items():
         uncovered, beyond = gaps(solid, model.spheres[link])
@@ -113,9 +117,9 @@ def test_the_surface_of_the_spheres_follows_the_surface_of_the_links(arm, fit):
 
 def test_more_spheres_are_nearer_to_the_surface(arm):
     robot, solids = load_robot(arm), solids_of(arm)
-    zero, errors = named_configurations(robot)["zero"], []
+    rest, errors = rest_of(robot), []
     for per_link in (3, 12, 48):
-        model = fit_spheres(robot, solids, zero, per_link=per_link)
+        model = fit_spheres(robot, solids, rest, per_link=per_link)
         found = [gaps(solid, model.spheres[link]) for link, solid in solids.items()]
         errors.append(np.mean([np.abs(uncovered).max() for uncovered, _ in found]))
     assert errors[0] > 1.2 * errors[1] > 1.4 * errors[2]

@@ -41,7 +41,7 @@ def fitted_spheres(
         return read_spheres(kept.read_bytes())
     with announced(f"Fitting collision spheres to '{robot.name}'; later loads find them.", "Fitted"):
         solids = link_solids(shapes, robot_file, packages)
-        model = fit_spheres(robot, solids, named_configurations(robot)["zero"])
+        model = fit_spheres(robot, solids, np.array([*named_configurations(robot).values()]))
         check_tried(robot, model)
     text = model_document(model, f"fitted to the collision shapes of {robot_file.name}").encode()
     with suppress(OSError):  # a home that cannot be written

@@ -39,7 +39,7 @@ MOSTLY, APART = "shapes touch in most configurations", "shapes of neighbours nev
 def fit_spheres(
     robot: RobotModel,
     solids: Mapping[str, Solid],
-    zero: Float64Array,
+    rest: Float64Array,
     *,
     per_link: float = PER_LINK,
     fit: Fit = "balanced",
@@ -47,14 +47,14 @@ def fit_spheres(
 ) -> CollisionModel:
     """Fit about ``per_link`` spheres a link, on average, to solids, and choose the pairs of links to check.
 
-    Left out are, besides the pairs of ``choose_pairs``: pairs whose shapes touch in the configuration ``zero`` and in
-    most random ones; pairs with at most two joints between them whose spheres meet, but never their shapes. Spheres
-    that touch in ``zero`` where the shapes do not shrink until they are free.
+    Left out are, besides the pairs of ``choose_pairs``: pairs whose shapes touch at rest and in most random
+    configurations; pairs with at most two joints between them whose spheres meet, but never their shapes. Spheres
+    that touch at rest where the shapes do not shrink until they are free.
 
     Args:
         robot: The robot.
         solids: Solids by link, in the link's frame.
-        zero: Configuration at rest, shape [joint_coord_count].
+        rest: Configurations in which the robot may rest, shape [n, joint_coord_count].
         per_link: Budget of spheres; the last refinement may exceed the budget.
         fit: "balanced": spheres stand out of a link about as far as the link stands out of its spheres; "outer": all
             surface points are inside spheres; "inner": no surface point is deep inside a sphere.
@@ -63,17 +63,17 @@ def fit_spheres(
     links = {link: _FittedLink(solid) for link, solid in solids.items()}
     pairs = choose_pairs(robot, _spheres(links, fit), SAMPLES)
     checked = (*pairs.pairs, *pairs.left_out.get(ALWAYS, ()))
-    mostly = _mostly_touching(robot, solids, checked, zero)
+    mostly = _mostly_touching(robot, solids, checked, rest)
     checked = tuple(pair for pair in checked if pair not in mostly)
-    sample = np.concatenate([robot.random_joint_q(np.random.default_rng(0), SAMPLES), zero[np.newaxis]])
+    drawn = robot.random_joint_q(np.random.default_rng(0), SAMPLES)
     while (used := sum(len(own.radii) for own in links.values())) < per_link * len(links):
         progress(used / (per_link * len(links)))
-        if not _refine(robot, links, CollisionModel(_spheres(links, fit), checked), sample, per_link * len(links)):
+        if not _refine(robot, links, CollisionModel(_spheres(links, fit), checked), drawn, rest, per_link * len(links)):
             break
     model = choose_pairs(robot, _spheres(links, fit))
     model = model.without_pairs([pair for pair in model.pairs if pair in mostly], MOSTLY)
     model = model.without_pairs(_never_touching(robot, solids, model), APART)
-    return CollisionModel(_free_at(robot, links, model, zero), model.pairs, model.left_out)
+    return CollisionModel(_free_at(robot, links, model, rest), model.pairs, model.left_out)
 
 
 class _FittedLink:
@@ -156,14 +156,14 @@ def _refine(
     robot: RobotModel,
     links: Mapping[str, _FittedLink],
     model: CollisionModel,
-    sample: Float64Array,
+    drawn: Float64Array,
+    rest: Float64Array,
     budget: float,
 ) -> bool:
     """Refine the sixth of the links with the largest error times share of contacts; return whether any was refined."""
     priority = dict.fromkeys(links, ERROR_WEIGHT)
-    _, shares, _ = pair_contacts(robot, model, sample[:-1])
-    zero, _, _ = pair_contacts(robot, model, sample[-1])
-    for pair, share in zip(model.pairs, np.where(zero <= 0.0, 1.0, 0.0) + shares, strict=True):
+    (_, shares, _), (at_rest, _, _) = (pair_contacts(robot, model, joint_q) for joint_q in (drawn, rest))
+    for pair, share in zip(model.pairs, np.asarray(shares + (at_rest <= 0.0)), strict=True):
         for link in pair:
             priority[link] += share
     is_finer = False
@@ -174,26 +174,27 @@ def _refine(
 
 
 def _mostly_touching(
-    robot: RobotModel, solids: Mapping[str, Solid], pairs: Sequence[LinkPair], zero: Float64Array
+    robot: RobotModel, solids: Mapping[str, Solid], pairs: Sequence[LinkPair], rest: Float64Array
 ) -> set[LinkPair]:
-    at_zero = _touching(robot, solids, pairs, zero[np.newaxis])[:, 0]
-    tried = [pair for pair, own in zip(pairs, at_zero, strict=True) if own]
+    at_rest = np.asarray(_touching(robot, solids, pairs, rest).any(axis=1))
+    tried = [pair for pair, own in zip(pairs, at_rest, strict=True) if own]
     drawn = robot.random_joint_q(np.random.default_rng(1), TOUCH_SAMPLES)
     shares = _touching(robot, solids, tried, drawn).mean(axis=1)
     return {pair for pair, share in zip(tried, shares, strict=True) if share >= MOSTLY_SHARE}
 
 
 def _free_at(
-    robot: RobotModel, links: Mapping[str, _FittedLink], model: CollisionModel, zero: Float64Array
+    robot: RobotModel, links: Mapping[str, _FittedLink], model: CollisionModel, rest: Float64Array
 ) -> dict[str, Float64Array]:
-    """Give the spheres of a model, smaller where the error of the fit explains contacts in a configuration."""
+    """Give the spheres of a model, smaller where the error of the fit explains contacts at rest."""
     solids = {link: own.solid for link, own in links.items()}
-    in_contact = _touching(robot, solids, model.pairs, zero[np.newaxis])[:, 0]
+    in_contact = _touching(robot, solids, model.pairs, rest)
     placed = body_spheres(robot, model)
-    centers, radii = sphere_centers(robot, placed, zero[np.newaxis])[:, 0], placed.radii.copy()
-    for a, b in placed.pairs[~in_contact]:
+    centers, radii = sphere_centers(robot, placed, rest), placed.radii.copy()
+    for row, k in np.argwhere(~in_contact):
+        a, b = placed.pairs[row]
         first, second = placed.of_link(a), placed.of_link(b)
-        apart = np.linalg.norm(centers[first, np.newaxis] - centers[second], axis=-1) - FREE_GAP
+        apart = np.linalg.norm(centers[first, k, np.newaxis] - centers[second, k], axis=-1) - FREE_GAP
         depth = radii[first, np.newaxis] + radii[second] - apart
         if depth.max() > links[placed.links[a]].error + links[placed.links[b]].error:
             continue  # the shapes touch between the tested points
