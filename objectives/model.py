@@ -183,17 +183,18 @@ class BodyFrame:
     T_body_frame: tuple[float, float, float, float, float, float, float]
 
 
+def _on_host(array: Any) -> npt.NDArray[np.int32]:
+    return np.asarray(array if isinstance(array, np.ndarray) else array.numpy())
+
+
 class RobotIndices:
     """Index arrays of a model on the host; made when an objective is bound, never in a solve."""
 
     def __init__(self, model: IKModel) -> None:
         self.model = model
-        self.ancestor: npt.NDArray[np.int32] = model.joint_ancestor.numpy()
-        self.child: npt.NDArray[np.int32] = model.joint_child.numpy()
-        self.q_start: npt.NDArray[np.int32] = model.joint_q_start.numpy()
-        self.qd_start: npt.NDArray[np.int32] = model.joint_qd_start.numpy()
-        self.dof_dim: npt.NDArray[np.int32] = model.joint_dof_dim.numpy()
-        self.dof_coordinate: npt.NDArray[np.int32] = model.dof_coordinate.numpy()
+        self.ancestor, self.child = _on_host(model.joint_ancestor), _on_host(model.joint_child)
+        self.q_start, self.qd_start = _on_host(model.joint_q_start), _on_host(model.joint_qd_start)
+        self.dof_dim, self.dof_coordinate = _on_host(model.joint_dof_dim), _on_host(model.dof_coordinate)
 
     def frame(self, link: str | int | BodyFrame) -> tuple[int, FloatArray]:
         """Give the body of a link and T_body_link, shape [7]; an int is a body index, with the body's own frame."""

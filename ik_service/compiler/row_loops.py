@@ -165,7 +165,7 @@ class _Loop:
     # ------------------------------------------------------------------ DOFs
     def _is_relative(self) -> bool:
         """Return True if the derivatives by the twists of both frames are opposite."""
-        return state_rows(self.group).common_motion_cancels and len(self.group.frames) == 2
+        return state_rows(self.group).has_opposite_frames
 
     def _kinds(self, bodies: list[int], twists: list[int]) -> Iterator[LoopKind]:
         """Give the kinds of elements in order; append their bodies and DOFs to `bodies` and `twists`."""

@@ -13,6 +13,7 @@ from ik_service.constraints.linear_algebra import BoolArray, coupling_matrix, ra
 from ik_service.constraints.partition import dependent_columns
 from ik_service.constraints.residual_rows import BoundedRows
 from ik_service.constraints.results import ClosureStatus
+from ik_service.kinematics.host_tangent import body_motion
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.names import dof_at
@@ -90,7 +91,7 @@ def assembly_modes(
 
 def following_dofs(rows: BoundedRows, joint_q: Float64Array, free: BoolArray, on: BoolArray) -> BoolArray:
     """Choose dependent DOFs among the free active DOFs, for each configuration, [n, active_dof_count]."""
-    _, jacobian = rows.equations.values_and_jacobian(joint_q)
+    jacobian = rows.equations.values(body_motion(rows.robot, joint_q)).jacobian
     own = (jacobian @ (coupling_matrix(rows.robot) * free)) * on[:, : jacobian.shape[1], np.newaxis]
     chosen = [dependent_columns(one, int(rank)) for one, rank in zip(own, ranks(own), strict=True)]
     return np.array(chosen, dtype=bool).reshape(len(joint_q), len(free))

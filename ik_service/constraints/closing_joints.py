@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ik_service.constraints.statements import FramePairs, closing_statement, evaluated
+from ik_service.constraints.frame_pairs import FramePairs
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import KinematicRobot, Robot
 from ik_service.mechanism.loops import IDENTITY, LoopConstraint
@@ -23,6 +23,8 @@ from ik_service.mechanism.transforms import (
     transform_inverse,
     transform_multiply,
 )
+from objectives.expression import evaluate
+from objectives.expression.rows import state_rows
 from objectives.tasks.closing_joint import CLOSING_COORDINATES
 
 X, Y, Z = np.eye(3)
@@ -180,7 +182,12 @@ def closing_coordinates(loops: Sequence[LoopConstraint], poses: Float64Array) ->
 
 def _stated(loop: LoopConstraint, poses: Float64Array) -> Float64Array:
     """Evaluate the stated coordinates of a closing joint, shape [n, coordinates]; for a screw also the translation."""
-    coordinates = evaluated(closing_statement(loop.joint), loop.size, poses)
+    group = CLOSING_COORDINATES[loop.joint][0]
+    stated, values = state_rows(group), dict[str, Float64Array]()
+    for names, pose in zip(stated.frame_names, poses, strict=True):
+        values |= {name: pose[:, c] for c, name in enumerate(names)}
+    values |= {name: np.asarray(loop.size) for name in stated.constant_names}
+    coordinates = np.column_stack(evaluate(stated.plain, values))
     return np.column_stack([coordinates, loop.size * coordinates]) if loop.joint == "helical" else coordinates
 
 

@@ -11,7 +11,7 @@ from ik_service.constraints.constraint_list import ConstraintList
 from ik_service.constraints.descent import CLOSED, nearest_rates, restored
 from ik_service.constraints.linear_algebra import BoolArray, applied, free_dofs
 from ik_service.constraints.partition import partitioned
-from ik_service.constraints.residual_rows import BoundedRows, ResidualRows
+from ik_service.constraints.residual_rows import BoundedRows
 from ik_service.constraints.results import (
     Closure,
     ClosureStatus,
@@ -20,6 +20,7 @@ from ik_service.constraints.results import (
     FeasibleVelocity,
     SweptPath,
 )
+from ik_service.kinematics.bound_rows import RowValues
 from ik_service.kinematics.host_tangent import BodyMotion, body_motion, integrate
 from ik_service.mechanism.configuration import checked_joint_q, checked_tangent
 from ik_service.mechanism.coupling import complete_joint_q
@@ -100,20 +101,19 @@ class ConstraintSet(ConstraintList):
 
     # ------------------------------------------------------------------ residual packing
     @cached_property
-    def _residual(self) -> ResidualRows:
-        return ResidualRows(self.robot)
-
-    @cached_property
     def _bounded(self) -> BoundedRows:
-        return BoundedRows(self._residual)
+        return BoundedRows(self.robot)
+
+    def _values(self, joint_q: ArrayLike) -> RowValues:
+        return self._bounded.equations.values(body_motion(self.robot, joint_q))
 
     def residual(self, joint_q: ArrayLike) -> Float64Array:
         """Give the rows fixed by the joints of loops, shape [n, residual_count]."""
-        return self._residual.values_and_jacobian(checked_joint_q(self.robot, joint_q))[0]
+        return self._bounded.equations.rows(body_motion(self.robot, joint_q))
 
     def residual_jacobian(self, joint_q: ArrayLike) -> Float64Array:
         """Give the derivatives of `residual` by the DOFs of the tree, shape [n, residual_count, joint_dof_count]."""
-        return self._residual.values_and_jacobian(checked_joint_q(self.robot, joint_q))[1]
+        return self._values(joint_q).jacobian
 
     @property
     def closing_row_count(self) -> int:
@@ -217,7 +217,7 @@ class ConstraintSet(ConstraintList):
         q, qdd = _alike(q, "joint_qdd", checked_tangent(self.robot, joint_qdd, "joint_qdd"))
         q, on = _alike(q, "enabled", self._rows_on(enabled))
         qd, qdd = (np.broadcast_to(one, (len(q), one.shape[1])) for one in (qd, qdd))
-        drift, free = self._residual.accelerations(q, qd), free_dofs(self.robot, frozen)
+        drift, free = self._bounded.accelerations(q, qd), free_dofs(self.robot, frozen)
         rates, rest = nearest_rates(self.robot, self.residual_jacobian(q), drift, qdd, free, on)
         whole_q, whole_qd = self._moving(q, qd)
         closing_qdd = self._error_rows.rates(whole_q, rates, whole_qd)[:, self.robot.joint_dof_count :]
@@ -238,7 +238,7 @@ class ConstraintSet(ConstraintList):
                 message has the rank and the reason.
         """
         q, on = _alike(checked_joint_q(self.robot, joint_q), "enabled", self._rows_on(enabled))
-        values, jacobian = self._residual.values_and_jacobian(q)
+        values, jacobian = self._values(q)
         return partitioned(self.robot, values, jacobian, on, self._residual_map, independent)
 
     def sweep(
@@ -296,7 +296,7 @@ class ConstraintSet(ConstraintList):
     @cached_property
     def _whole_rows(self) -> BoundedRows:
         """Rows over the tree and the closing joints: each loop is a weld."""
-        return BoundedRows(ResidualRows(self._error_rows.whole))
+        return BoundedRows(self._error_rows.whole)
 
     def _closing_part(self, joint_q: Float64Array) -> Float64Array:
         return self.with_closing_joints(joint_q)[:, self.robot.joint_coord_count :]

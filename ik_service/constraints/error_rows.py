@@ -5,26 +5,38 @@ tree, then of the closing joints. The *gradient* is the derivative of the rows; 
 Gradient and Jacobian differ by the derivative of the rotation vector, and agree for a closed loop.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ik_service.constraints.closing_joints import closing_coordinates, with_closing_joints
+from ik_service.constraints.frame_pairs import FramePairs
 from ik_service.constraints.linear_algebra import applied, least_change
-from ik_service.constraints.residual_rows import ScalarRows
-from ik_service.constraints.statements import FramePairs
-from ik_service.kinematics.host_tangent import BodyMotion, body_motion, motion_subspace_rate
+from ik_service.constraints.residual_rows import ConstraintRows, stated_groups
+from ik_service.kinematics.host_tangent import BodyMotion, body_motion
 from ik_service.mechanism.configuration import checked_joint_q, checked_tangent
 from ik_service.mechanism.kinematic_robot import KinematicRobot
-from ik_service.mechanism.transforms import (
-    Float64Array,
-    cross,
-    quaternion_conjugate,
-    quaternion_rotate,
-    rotation_vector,
-    transform_inverse,
-    transform_multiply,
-)
+from ik_service.mechanism.transforms import Float64Array, rotation_vector, transform_inverse, transform_multiply
+from ik_service.mechanism.trees import constraints_of
+from objectives.expression import Scalar
+from objectives.expression.element_table import Element
+from objectives.expression.frame_algebra import add, conjugate, cross, rotate, vector
+from objectives.expression.rows import RowGroup, RowInputs
+from objectives.tasks.closing_joint import FRAME, REFERENCE_FRAME
+from objectives.tasks.velocity import TWIST
 
+
+def _state_twist(inputs: RowInputs) -> Sequence[Scalar]:
+    """State the twist of a frame in another frame, at the origin of the first: linear, then angular."""
+    frame, reference, twist = inputs.frames[FRAME], inputs.frames[REFERENCE_FRAME], inputs.data[TWIST]
+    velocity = add(vector(twist[:3]), cross(vector(twist[3:]), frame.position))
+    back = conjugate(reference.orientation_xyzw)
+    return [*rotate(back, velocity), *rotate(back, vector(twist[3:]))]
+
+
+PAIR = FRAME, REFERENCE_FRAME
+RELATIVE_TWIST = RowGroup("relative_twist", 6, _state_twist, frames=PAIR, data=((TWIST, 6),), twist=TWIST)
 ERROR_COMPONENTS = ("px", "py", "pz", "rx", "ry", "rz")
 SERIES_ANGLE = 1e-4  # below this angle [rad] the series is more exact than the formula, which cancels
 
@@ -42,7 +54,10 @@ class ErrorRows:
         self._following = whole.follower_dofs[whole.follower_dofs >= robot.joint_dof_count]
         self.tree_frames = FramePairs(robot, robot.loops)  # frames and reference frames on the robot
         self.frames = FramePairs(whole, whole.loops)  # frames and ends of the closing joints on the whole
-        self.scalar = ScalarRows(whole)  # rows of all other constraints
+        stated = [groups[0] for groups in stated_groups(whole, constraints_of(whole))]
+        twists = [Element(one.frames, data_columns=(0,)) for _, own in stated[: len(robot.loops)] for one in own]
+        # twists of the frames seen from the ends, and rows of all other constraints
+        self._rows = ConstraintRows(whole, [(RELATIVE_TWIST, twists), *stated[len(robot.loops) :]])
         coordinates = np.arange(whole.joint_coord_count, dtype=np.int32)
         # all coordinates and all DOFs, as indices of the whole's; and the map of changes of all DOFs to changes of the
         # whole's, shape [DOFs of the whole, all DOFs]
@@ -88,8 +103,9 @@ class ErrorRows:
 
     def error(self, motion: BodyMotion) -> Float64Array:
         """Give the rows, shape [n, rows]."""
-        of_loops = self._loop_errors(motion).reshape(len(motion.S), self.loop_rows)
-        return np.concatenate([of_loops, self.scalar.values(motion)], axis=1)
+        rows = self._rows.rows(motion)
+        rows[:, : self.loop_rows] = self._loop_errors(motion).reshape(len(rows), self.loop_rows)
+        return rows
 
     def _loop_errors(self, motion: BodyMotion) -> Float64Array:
         """Give the rows of loops, shape [n, loops, 6]."""
@@ -99,23 +115,11 @@ class ErrorRows:
 
     def jacobian(self, motion: BodyMotion) -> Float64Array:
         """Give the derivatives of the relative twists by all DOFs, shape [n, rows, all DOFs]."""
-        frame, end = self.frames.poses(motion.T_world_body)
-        columns = _seen_from(end, self._relative_twists(frame[..., :3], motion.S))
-        return self._rows(columns, self.scalar.jacobian(motion))
+        return np.asarray(self._rows.values(motion).jacobian @ self.spread)
 
     def jacobian_dot(self, motion: BodyMotion, qd: Float64Array) -> Float64Array:
         """Give the time derivative of the Jacobian, shape [n, rows, all DOFs]."""
-        frame, end = self.frames.poses(motion.T_world_body)
-        at, S, whole_qd = frame[..., :3], motion.S, qd @ self.spread.T
-        twists = np.einsum("sld,nd,ndk->snlk", self.frames.moved, whole_qd, S)
-        velocity = twists[0, ..., :3] + cross(twists[0, ..., 3:], at)
-        rate = self._relative_twists(at, motion_subspace_rate(self.whole, motion, whole_qd))
-        columns = self.frames.moves_apart[:, :, np.newaxis] * S[:, np.newaxis]
-        rate[..., :3] += cross(columns[..., 3:], velocity[:, :, np.newaxis])
-        relative, turn = self._relative_twists(at, S), twists[1, :, :, np.newaxis, 3:]
-        for part in (slice(0, 3), slice(3, 6)):
-            rate[..., part] -= cross(turn, relative[..., part])
-        return self._rows(_seen_from(end, rate), self.scalar.jacobian_dot(motion, whole_qd))
+        return np.asarray(self._rows.jacobian_dot(motion, qd @ self.spread.T) @ self.spread)
 
     def drift(self, motion: BodyMotion, qd: Float64Array) -> Float64Array:
         """Give the accelerations of the rows at constant rates of all DOFs, shape [n, rows]."""
@@ -130,30 +134,13 @@ class ErrorRows:
         rows[:, self.loop_rows : self.loop_rows + len(self.robot.velocity_constraints)] = 0.0
         return rows
 
-    def _relative_twists(self, at: Float64Array, S: Float64Array) -> Float64Array:
-        """Give twists of frames at points [n, loops, 3] minus twists of ends, world axes, [n, loops, DOFs, 6]."""
-        columns = self.frames.moves_apart[:, :, np.newaxis] * S[:, np.newaxis]
-        columns[..., :3] += cross(columns[..., 3:], at[:, :, np.newaxis])
-        return np.asarray(columns)
-
-    def _rows(self, columns: Float64Array, scalar: Float64Array) -> Float64Array:
-        """Stack rows of loops, from columns [n, loops, DOFs of the whole, 6], and other rows; columns: all DOFs."""
-        rows = np.swapaxes(columns, 2, 3).reshape(len(columns), self.loop_rows, self.whole.joint_dof_count)
-        return np.asarray(np.concatenate([rows, scalar], axis=1) @ self.spread)
-
-
-def _seen_from(frame: Float64Array, columns: Float64Array) -> Float64Array:
-    """Rotate columns [n, loops, DOFs, 6] from world axes to axes of frames [n, loops, 7]."""
-    back = quaternion_conjugate(frame[:, :, np.newaxis, 3:])
-    return np.concatenate([quaternion_rotate(back, columns[..., part]) for part in (slice(0, 3), slice(3, 6))], axis=-1)
-
 
 def _rotation_vector_rates(turns: Float64Array) -> Float64Array:
     """Give the derivatives of rotation vectors [..., 3] by angular velocities, shape [..., 3, 3]."""
     x, y, z = np.moveaxis(turns, -1, 0)
     zero = np.zeros_like(x)
-    cross = np.stack([zero, -z, y, z, zero, -x, -y, x, zero], axis=-1).reshape(*turns.shape, 3)
+    product = np.stack([zero, -z, y, z, zero, -x, -y, x, zero], axis=-1).reshape(*turns.shape, 3)
     angle = np.linalg.norm(turns, axis=-1)[..., np.newaxis, np.newaxis]
     safe = np.where(angle < SERIES_ANGLE, 1.0, angle)
     factor = np.where(angle < SERIES_ANGLE, 1.0 / 12.0, (1.0 - 0.5 * safe / np.tan(0.5 * safe)) / safe**2)
-    return np.asarray(np.eye(3) - 0.5 * cross + factor * (cross @ cross))
+    return np.asarray(np.eye(3) - 0.5 * product + factor * (product @ product))

@@ -55,8 +55,16 @@ def body_motion(robot: KinematicRobot, joint_q: ArrayLike) -> BodyMotion:
     return BodyMotion(configurations, T_world_body, twists)
 
 
-def motion_subspace_rate(robot: KinematicRobot, motion: BodyMotion, joint_qd: Float64Array) -> Float64Array:
-    """Give the time derivative of the motion subspace, [n, joint_dof_count, 6], at velocities [n, joint_dof_count].
+class BodyRate(NamedTuple):
+    """Motion of all bodies at some joint velocities, and the time derivative of their motion subspace."""
+
+    joint_qd: Float64Array  # joint velocities, shape [n, joint_dof_count]
+    twists: Float64Array  # of all bodies, and last of the world, in the world frame, shape [n, body_count + 1, 6]
+    S: Float64Array  # time derivative of the motion subspace, shape [n, joint_dof_count, 6]
+
+
+def body_rate(robot: KinematicRobot, motion: BodyMotion, joint_qd: Float64Array) -> BodyRate:
+    """Compute the twists of all bodies and the rate of the motion subspace at velocities [n, joint_dof_count].
 
     A joint's axes turn with the parent body; axes of angular DOFs pass through the child's origin.
     """
@@ -74,7 +82,7 @@ def motion_subspace_rate(robot: KinematicRobot, motion: BodyMotion, joint_qd: Fl
         velocity = twists[:, body, np.newaxis, :3] + cross(twists[:, body, np.newaxis, 3:], origin)
         rate[:, linear : own.stop, 3:] = cross(turn, axes)
         rate[:, linear : own.stop, :3] = cross(velocity, axes) + cross(origin, rate[:, linear : own.stop, 3:])
-    return rate
+    return BodyRate(joint_qd, twists, rate)
 
 
 def integrate(robot: KinematicRobot, joint_q: ArrayLike, dq: ArrayLike) -> Float64Array:
@@ -147,7 +155,7 @@ def jacobian_dot(
     found = np.empty((n, len(places), 6, robot.joint_dof_count))
     for block in blocks_of(n):
         motion, qd = body_motion(robot, configurations[block]), velocities[block]
-        rate = motion_subspace_rate(robot, motion, qd)
+        rate = body_rate(robot, motion, qd).S
         for column, link in enumerate(places):
             origin, moving = _place(robot, motion, link)
             own = _moved(motion.S, origin, moving)

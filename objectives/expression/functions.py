@@ -2,12 +2,22 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from objectives.expression.graph import FUNCTIONS, Condition, Expression, Operation, Scalar, by_index, choose
+from objectives.expression.graph import (
+    CONDITIONS,
+    FUNCTIONS,
+    Condition,
+    Expression,
+    Operation,
+    Scalar,
+    by_index,
+    choose,
+)
 
 
 def _unary(operation: Operation, x: Scalar) -> Scalar:
@@ -124,6 +134,24 @@ def reachable(outputs: Iterable[Expression]) -> list[Expression]:
     return sorted(found, key=lambda node: node.index)
 
 
+@lru_cache(maxsize=512)
+def _program(
+    outputs: tuple[Expression, ...], known: frozenset[Expression]
+) -> tuple[list[Expression], Callable[..., list[npt.NDArray[np.float64]]]]:
+    """Compile expressions: variables, constants and known nodes, and a function of their values."""
+    leaves, lines = list[Expression](), list[str]()
+    for node in reachable(outputs):
+        if node in known or not node.operands:
+            leaves.append(node)
+        else:
+            operands = ", ".join(f"t{operand.index}" for operand in node.operands)
+            lines.append(f"    t{node.index} = {node.operation.name}({operands})\n")
+    names, results = (", ".join(f"t{node.index}" for node in nodes) for nodes in (leaves, outputs))
+    namespace: dict[str, Any] = {operation.name: function for operation, function in FUNCTIONS.items()}
+    exec(f"def program({names}):\n{''.join(lines)}    return [{results}]\n", namespace)
+    return leaves, namespace["program"]
+
+
 def evaluate(
     outputs: Sequence[Expression],
     values: Mapping[str, npt.ArrayLike],
@@ -136,18 +164,14 @@ def evaluate(
         values: A number or an array for each needed variable; arrays broadcast.
         known: Values of further nodes, in place of their operations.
     """
-    results: dict[Expression, npt.NDArray[np.float64]] = dict(known or {})
+    known = known or {}
+    leaves, program = _program(tuple(outputs), frozenset(known))
+    given = [
+        known[node] if node in known else node.value if node.value is not None else np.asarray(values[node.name], float)
+        for node in leaves
+    ]
     with np.errstate(all="ignore"):
-        for node in reachable(outputs):
-            if node in results:
-                continue
-            if node.operation is Operation.VARIABLE:
-                results[node] = np.asarray(values[node.name], dtype=np.float64)
-            elif node.operation is Operation.CONSTANT:
-                results[node] = np.asarray(node.value, dtype=np.float64)
-            else:
-                results[node] = FUNCTIONS[node.operation](*(results[operand] for operand in node.operands))
-    return [results[output] for output in outputs]
+        return program(*given)
 
 
 _Rule = Callable[[Expression, Scalar], tuple[Scalar, ...]]
@@ -230,3 +254,20 @@ def gradient(
         for operand, part in zip(node.operands, _RULES[node.operation](node, adjoint[node]), strict=True):
             adjoint[operand] = adjoint.get(operand, zero) + part
     return [adjoint.get(variable, zero) + part for variable, part in zip(variables, chosen, strict=True)]
+
+
+def rates(outputs: Sequence[Expression], of_variables: Mapping[Expression, Scalar]) -> list[Expression]:
+    """Give the rates of expressions of one graph from the rates of variables; a variable without a rate is constant."""
+    zero = outputs[0].graph.constant(0.0)
+    found: dict[Expression, Expression] = {}
+    for node in reachable(outputs):
+        rate: Scalar = of_variables.get(node, 0.0)
+        if node.operation is Operation.WHERE:
+            condition, a, b = node.operands
+            rate = where(Condition(condition), found[a], found[b])
+        elif node.operation not in CONDITIONS:
+            for k, operand in enumerate(node.operands):
+                if not found[operand].is_zero:
+                    rate = rate + _RULES[node.operation](node, found[operand])[k]
+        found[node] = zero + rate
+    return [found[output] for output in outputs]

@@ -12,6 +12,7 @@ import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from objectives.expression.frame_algebra import (
     subtract,
     vector,
 )
-from objectives.expression.functions import gradient
+from objectives.expression.functions import gradient, rates
 from objectives.expression.graph import COMPARISONS, Operation
 
 DECISIONS = {  # operations with two values
@@ -72,6 +73,8 @@ class RowGroup:
         data: Names and widths of the data fields, without weights of rows.
         starts: Data fields of the pose of a frame in another frame at the start of a motion, position and xyzw, each
             with both frames. Programs of islands compute these poses from the joints at the start.
+        twist: For speeds: data field of the twist of the first frame relative to the second, at the world origin. The
+            rows are linear in this twist, evaluated at zero, and derived by this twist instead of poses.
     """
 
     name: str
@@ -87,6 +90,7 @@ class RowGroup:
     shifts: tuple[str, ...] = ()
     data: tuple[tuple[str, int], ...] = ()
     starts: tuple[tuple[str, str, str], ...] = ()
+    twist: str = ""
 
     def first_row(self, element: int) -> int:
         """Give the first row of an element without `Element.row`, relative to the first element."""
@@ -116,6 +120,23 @@ class StatedRows:
     # for each quaternion and row: derivative by the left tangent, 3 expressions
     quaternion_derivatives: tuple[tuple[tuple[Expression, ...], ...], ...]
     common_motion_cancels: bool  # true if a common motion of all frames changes no row, as for relative poses
+
+    @property
+    def has_opposite_frames(self) -> bool:
+        """True if derivatives by the second of two frames are those by the first, with the opposite sign."""
+        return self.common_motion_cancels and len(self.frame_names) == 2
+
+    @cached_property
+    def outputs(self) -> tuple[Expression, ...]:
+        """All rows, then their derivatives by frames, coordinates and quaternions, row after row in each.
+
+        Without the second of opposite frames.
+        """
+        frames = self.frame_derivatives[:1] if self.has_opposite_frames else self.frame_derivatives
+        by_frames = [part for frame in frames for row in frame for part in row]
+        by_coordinates = [part for coordinate in self.coordinate_derivatives for part in coordinate]
+        by_quaternions = [part for own in self.quaternion_derivatives for row in own for part in row]
+        return (*self.rows, *by_frames, *by_coordinates, *by_quaternions)
 
 
 WEIGHT = "weight"
@@ -155,12 +176,17 @@ def state_rows(group: RowGroup) -> StatedRows:
         raise ObjectiveError(f"Row group '{group.name}' states {len(stated)} rows instead of {group.row_count}.")
     weight = graph.variable(WEIGHT)
     rows = tuple(weight * row_weight * row for row_weight, row in zip(data[-1], stated, strict=True))
-    frame_derivatives = tuple(tuple(by_twist(row, frame) for row in rows) for frame in frames)
-    # whether the derivatives by the twists of all frames sum to zero
-    cancels = len(frames) > 1 and all(_sums_to_zero(frame_names, row) for row in zip(*frame_derivatives, strict=True))
+    if group.twist:
+        twist = data[[name for name, _ in group.data].index(group.twist)]
+        by_frames = [tuple(tuple(gradient(row, twist)) for row in rows)] * len(frames)
+        cancels = True
+    else:
+        by_frames = [tuple(by_twist(row, frame) for row in rows) for frame in frames]
+        # whether the derivatives by the twists of all frames sum to zero
+        by_row = zip(*by_frames, strict=True)
+        cancels = len(frames) > 1 and all(_sums_to_zero(frame_names, by_each) for by_each in by_row)
     if cancels and len(frames) == 2:  # opposite derivatives share their arithmetic
-        first = frame_derivatives[0]
-        frame_derivatives = first, tuple(tuple(-part for part in row) for row in first)
+        by_frames[1] = tuple(tuple(-part for part in row) for row in by_frames[0])
     return StatedRows(
         graph,
         frame_names,
@@ -170,7 +196,7 @@ def state_rows(group: RowGroup) -> StatedRows:
         data_names,
         _expressions(graph, stated),
         rows,
-        frame_derivatives,
+        tuple(by_frames),
         tuple(tuple(gradient(row, [coordinate])[0] for row in rows) for coordinate in coordinates),
         tuple(
             tuple(_expressions(graph, _rotation_part(gradient(row, q), quaternion(q))) for row in rows)
@@ -178,6 +204,19 @@ def state_rows(group: RowGroup) -> StatedRows:
         ),
         cancels,
     )
+
+
+RATE = "_rate"  # end of the name of a variable's rate
+
+
+@functools.cache
+def row_rates(group: RowGroup, fields: tuple[str, ...] = ()) -> tuple[Expression, ...]:
+    """Give `StatedRows.outputs`, then their rates, from rates of frames, coordinates, quaternions and some fields."""
+    stated = state_rows.__wrapped__(group)  # in a graph of its own: nodes of the kernels keep their numbers
+    data = dict(zip((*(name for name, _ in group.data), ROW_WEIGHTS), stated.data_names, strict=True))
+    moving = [*stated.frame_names, stated.coordinate_names, *stated.quaternion_names, *(data[name] for name in fields)]
+    variables = [stated.graph.variable(name) for names in moving for name in names]
+    return (*stated.outputs, *rates(stated.outputs, {one: stated.graph.variable(one.name + RATE) for one in variables}))
 
 
 def _expressions(graph: ExpressionGraph, values: Sequence[Scalar]) -> tuple[Expression, ...]:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -141,6 +141,21 @@ def velocity_group(kind: str) -> RowGroup:
         data=((START, POSE),),
         starts=((START, FRAME, REFERENCE_FRAME),),
     )
+
+
+TWIST = "twist"
+
+
+@functools.cache
+def speed_group(kind: str) -> RowGroup:
+    """Make the row group of the speeds of a kind of parts, over the twist of the frame relative to the reference."""
+
+    def state(inputs: RowInputs) -> Sequence[Scalar]:
+        frame, reference, twist = inputs.frames[FRAME], inputs.frames[REFERENCE_FRAME], inputs.data[TWIST]
+        motion = FrameMotion.of_twist(frame, reference, vector(twist[:3]), vector(twist[3:]), inputs.constants[SIZE])
+        return [VELOCITY_ROWS[kind](motion)]
+
+    return replace(velocity_group(kind), name=f"speed_{kind}", state=state, data=((TWIST, 6),), starts=(), twist=TWIST)
 
 
 class VelocityObjective(ConstraintObjective):

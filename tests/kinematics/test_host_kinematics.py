@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ik_service.kinematics.host_poses import CONFIGURATIONS_PER_BLOCK
-from ik_service.kinematics.host_tangent import body_motion, motion_subspace_rate
+from ik_service.kinematics.host_tangent import body_motion, body_rate
 from ik_service.robots import JointType, RobotModel, load_robot, load_urdf
 from objectives.errors import InputError, UnknownNameError
 from tests.robots.urdf_text import joint, urdf
@@ -174,7 +174,7 @@ def test_rates_of_jacobians_and_subspaces_are_their_derivatives_along_a_motion(
     joint_qd = np.random.default_rng(2).standard_normal((len(joint_q), robot.joint_dof_count))
     rate = robot.jacobian_dot(joint_q, joint_qd)
     for found, function in (
-        (motion_subspace_rate(robot, body_motion(robot, joint_q), joint_qd).swapaxes(1, 2), robot.motion_subspace),
+        (body_rate(robot, body_motion(robot, joint_q), joint_qd).S.swapaxes(1, 2), robot.motion_subspace),
         (rate, robot.jacobian),
     ):
         ahead, behind = (function(robot.integrate(joint_q, way * STEP * joint_qd)) for way in (1.0, -1.0))

@@ -1,7 +1,5 @@
 """Answers: their rows evaluated nearby, islands, checks of their origin; the minimum at an answer, and its motion.
 
-Second derivatives of rows, and derivatives by poses of targets, are differences of fourth order.
-
 With hard rows h = 0, soft rows of cost 1/2 |s|^2, Lagrange multipliers y of h and the free DOFs F (no active limit):
 
     [ L_FF  A_F' ] [ dq_F ]      [ g_p ]
@@ -10,9 +8,8 @@ With hard rows h = 0, soft rows of cost 1/2 |s|^2, Lagrange multipliers y of h a
 In a null space, as of a redundant arm, dq is the shortest solution.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +17,10 @@ from numpy.typing import NDArray
 
 from ik_service.constraints.linear_algebra import applied
 from ik_service.errors import EngineError
+from ik_service.kinematics.bound_rows import Data, RowValues, quaternion_rate
 from ik_service.kinematics.host_tangent import BodyMotion, body_motion
-from ik_service.mechanism.transforms import Float64Array, quaternion_exp, quaternion_multiply
-from ik_service.solver.derivatives.host_rows import Data, HostRows, RowValues
+from ik_service.mechanism.transforms import Float64Array
+from ik_service.solver.derivatives.host_rows import HostRows
 from ik_service.solver.derivatives.linearisation import TWIST
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.requested_limits import RequestedLimits
@@ -39,7 +37,7 @@ Nearer to a singular configuration the rounding of the configuration changes der
 """
 CURVATURE_SHARE, BEND_SHARE = 1e-12, 1e-9
 """Shares below which a curvature in the null space of the hard rows counts as zero: of the largest curvature from the
-slopes of the soft rows, which is exact, and from their second derivatives, which are differences."""
+slopes of the soft rows, and from second derivatives, whose terms cancel."""
 SMALLEST = 1e-300
 
 
@@ -126,9 +124,6 @@ class Minimum(NamedTuple):
         return MinimumShift(change, is_least=bool((values >= -straight).all()), is_clear=is_clear)
 
 
-DIFFERENCE_STEPS = 1e-3 * np.array([1.0, -1.0, 2.0, -2.0])
-SHARES = np.array([8.0, -8.0, -1.0, 1.0]) / 12e-3
-"""Steps of the differences [m or rad], and the weight of each step."""
 LINES_AT_ONCE = 4096
 """Configurations that are evaluated together."""
 
@@ -167,95 +162,69 @@ class Answers:
             None if self.limits is None else self.limits.part(own),
         )
 
-    def repeated(self, times: int) -> "Answers":
-        """Repeat the answers, one copy after the other, without limits, for small moves."""
-        data = [
+    def _repeated_data(self, times: int) -> list[Data]:
+        """Repeat the numbers of the fields, one copy of all answers after the other."""
+        return [
             {name: tiled(lines, times) if len(lines) > 1 else lines for name, lines in own.items()} for own in self.data
         ]
-        is_hard, is_soft, multipliers = (tiled(one, times) for one in (self.is_hard, self.is_soft, self.multipliers))
-        return Answers(self.rows, tiled(self.joint_q, times), data, is_hard, is_soft, multipliers, limits=None)
 
-    def moved(self, tangents: Float64Array, *, on_pieces: bool = True) -> RowValues:
-        """Evaluate the rows at the answers and then at answers moved along tangents [times, active DOFs]."""
-        # With `on_pieces` piecewise rows stay on the pieces of the answers
-        n, robot, columns = len(self.joint_q), self.rows.robot, self.rows.columns
-        tangents = np.vstack([np.zeros((1, tangents.shape[1])), tangents]) @ columns.T
-        many = self.repeated(len(tangents))
-        motion = body_motion(robot, robot.integrate(many.joint_q, np.repeat(tangents, n, axis=0)))
-        return self.rows.values(motion, many.data, n if on_pieces else None)
+    def moved(self, tangents: Float64Array) -> RowValues:
+        """Evaluate the rows at the answers moved along each of the tangents [times, active DOFs]."""
+        robot, times = self.rows.robot, len(tangents)
+        change = np.repeat(tangents @ self.rows.columns.T, len(self.joint_q), axis=0)
+        joint_q = robot.integrate(tiled(self.joint_q, times), change)
+        return self.rows.values(body_motion(robot, joint_q), self._repeated_data(times))
 
     def bend(self, factors: Float64Array) -> Float64Array:
         """Sum the rows' second derivatives times factors [n, rows], shape [n, active DOFs, active DOFs]."""
         count, n = self.rows.robot.active_dof_count, len(self.joint_q)
-        found = np.zeros((n, count, count))
-        each = max(LINES_AT_ONCE // (len(DIFFERENCE_STEPS) * n), 1)
+        found, motion = np.zeros((n, count, count)), body_motion(self.rows.robot, self.joint_q)
+        each = max(LINES_AT_ONCE // n, 1)
         for first in range(0, count if factors.any() else 0, each):
             axes = np.eye(count)[first : first + each]
-            tangents = (axes[:, None] * DIFFERENCE_STEPS[:, None]).reshape(-1, count)
-            jacobian = self.moved(tangents).jacobian[n:].swapaxes(1, 2)
-            slopes = applied(jacobian, tiled(factors, len(tangents))).reshape(-1, len(DIFFERENCE_STEPS), n, count)
-            found[:, :, first : first + each] = _difference(slopes).transpose(1, 2, 0)
+            found[:, :, first : first + each] = self._rates(axes, motion, {}, factors)[:, self.is_hard.shape[1] :]
         return found
 
     def by_pose(self, target: int, axes: NDArray[np.intp], motion: BodyMotion, *, of_tool: bool) -> Float64Array:
         """Return d(rows, then gradient of the Lagrangian) / d pose, [n, rows + active DOFs, axes]."""
         # Axes 0 to 2 are of the position, 3 to 5 of the rotation vector; `of_tool` selects the tool frame
-        return self._by_data(target, np.eye(TWIST)[axes], partial(_with_pose_moved, of_tool=of_tool), motion)
+        own, ways = self.data[target], np.repeat(np.eye(TWIST)[axes], len(self.joint_q), axis=0)
+        turned = own[OFFSET][:, 3:] if of_tool else own[ORIENTATION]
+        turn = quaternion_rate(ways[:, 3:], tiled(np.broadcast_to(turned, (len(self.joint_q), 4)), len(axes)))
+        rates = {OFFSET: np.hstack([ways[:, :3], turn])} if of_tool else {POSITION: ways[:, :3], ORIENTATION: turn}
+        return self._by_data(len(axes), motion, {target: rates})
 
     def by_field(self, block: int, name: str, motion: BodyMotion) -> Float64Array:
         """Return derivatives as in `by_pose`, by a field of a block of rows, shape [n, rows + active DOFs, columns]."""
         # Numbers normalised together have no derivative along themselves
-
-        def moved(data: Data, moves: Float64Array) -> Data:
-            return {**data, name: data[name] + moves}
-
         values = self.data[block][name]
-        found = self._by_data(block, np.eye(values.shape[1]), moved, motion)
+        ways = np.repeat(np.eye(values.shape[1]), len(self.joint_q), axis=0)
+        found = self._by_data(values.shape[1], motion, {block: {name: ways}})
         for own in self.rows.unit_columns(block, name):
             along = values[:, None, own] / np.linalg.norm(values[:, None, own], axis=-1, keepdims=True)
             found[..., own] -= (found[..., own] * along).sum(axis=-1, keepdims=True) * along
         return found
 
-    def _by_data(
-        self,
-        block: int,
-        ways: Float64Array,
-        moved: Callable[[Data, Float64Array], Data],
-        motion: BodyMotion,
+    def _by_data(self, count: int, motion: BodyMotion, data_rates: Mapping[int, Data]) -> Float64Array:
+        """Return derivatives of rows and gradient along `count` ways of data, shape [n, rows + DOFs, ways]."""
+        still = np.zeros((count, self.rows.robot.active_dof_count))
+        return self._rates(still, motion, data_rates, self.factors(self.rows.values(motion, self.data)))
+
+    def _rates(
+        self, tangents: Float64Array, motion: BodyMotion, data_rates: Mapping[int, Data], factors: Float64Array
     ) -> Float64Array:
-        """Return derivatives of rows and gradient along directions of a block's data, shape [n, rows + DOFs, ways]."""
-        times, n = 1 + len(ways) * len(DIFFERENCE_STEPS), len(self.joint_q)
-        if times == 1:
-            return np.zeros((n, self.is_hard.shape[1] + self.rows.robot.active_dof_count, 0))
-        many = self.repeated(times)
-        moves = (ways[:, None] * DIFFERENCE_STEPS[:, None]).reshape(-1, ways.shape[1])
-        moves = np.repeat(np.vstack([np.zeros((1, ways.shape[1])), moves]), n, axis=0)
-        own = moved(many.data[block], moves)
-        still = BodyMotion(*(tiled(one, times) for one in motion))
-        values = self.rows.values(still, [*many.data[:block], own, *many.data[block + 1 :]], n)
-        factors = tiled(self.factors(RowValues(values.rows[:n], values.jacobian[:n])), times)
-        changed = np.concatenate([values.rows, applied(values.jacobian.swapaxes(1, 2), factors)], axis=1)[n:]
-        return _difference(changed.reshape(len(ways), len(DIFFERENCE_STEPS), n, -1)).transpose(1, 2, 0)
-
-
-def _difference(values: Float64Array) -> Float64Array:
-    """Return derivatives from values [axes, steps, n, ...] by differences; summed in the same order for any n."""
-    return np.asarray(sum((share * values[:, k] for k, share in enumerate(SHARES)), 0.0))
+        """Return the rates of the rows, then of their derivatives times factors, shape [n, rows + DOFs, tangents]."""
+        # `data_rates` are in the order of the tangents, for all answers with each
+        times, n = len(tangents), len(self.joint_q)
+        many, change = BodyMotion(*(tiled(one, times) for one in motion)), np.repeat(tangents, n, axis=0)
+        rows, jacobian = self.rows.rates(many, self._repeated_data(times), change, data_rates)
+        both = np.concatenate([rows, applied(jacobian.swapaxes(1, 2), tiled(factors, times))], axis=1)
+        return both.reshape(times, n, both.shape[1]).transpose(1, 2, 0)
 
 
 def lines_of(data: Data, problems: slice | NDArray[np.intp]) -> Data:
     """Return the numbers of some problems."""
     return {name: lines[problems] if len(lines) > 1 else lines for name, lines in data.items()}
-
-
-def _with_pose_moved(data: Data, moves: Float64Array, *, of_tool: bool) -> Data:
-    """Return the numbers of a target with its pose, or its tool frame, moved and turned."""
-    pose = data[OFFSET] if of_tool else np.hstack([data[POSITION], data[ORIENTATION]])
-    turned = quaternion_multiply(quaternion_exp(moves[:, 3:]), np.broadcast_to(pose[:, 3:], (len(moves), 4)))
-    position = pose[:, :3] + moves[:, :3]
-    if of_tool:
-        return {**data, OFFSET: np.hstack([position, turned])}
-    return {**data, POSITION: position, ORIENTATION: turned}
 
 
 def tiled(array: NDArray[Any], times: int) -> NDArray[Any]:

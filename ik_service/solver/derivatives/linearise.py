@@ -3,8 +3,7 @@
 targets, answers -> problems with all rows of targets met (`met_targets`), others:
 -> rows met, rows with a cost -> active limits -> Newton to the minimum -> derivatives
 
-First derivatives of rows are exact; derivatives of the gradient, and derivatives by targets, are central differences of
-fourth order, of all problems at once.
+All derivatives of rows are exact, of all problems at once.
 """
 
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.constraints.linear_algebra import applied
+from ik_service.kinematics.bound_rows import Data, RowValues
 from ik_service.kinematics.host_tangent import body_motion
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.solver.derivatives.answers import (
@@ -28,7 +28,7 @@ from ik_service.solver.derivatives.answers import (
     lines_of,
     row_lengths,
 )
-from ik_service.solver.derivatives.host_rows import Data, HostRows, RowValues
+from ik_service.solver.derivatives.host_rows import HostRows
 from ik_service.solver.derivatives.linearisation import NOTHING_FURTHER, TWIST, By, DofState, Further, Linearisation
 from ik_service.solver.derivatives.target_motion import linearise_met
 from ik_service.solver.given.batch import Batch
@@ -113,10 +113,11 @@ def _of_part(
     values, weights = rows.values(motion, answers.data), answers.weights
     unmet = _unmet(answers, values, islands)
     is_same = (_sorted(rows, data, answers.joint_q, islands, within)[0].is_hard == answers.is_hard).all(axis=1)
-    is_differentiable = settled & ~is_mixed & is_same & ~unmet.any(axis=1) & ~_at_kinks(answers, held)
+    is_differentiable = settled & ~is_mixed & is_same & ~unmet.any(axis=1) & ~_at_kinks(answers, values, held)
     bend = answers.bend(answers.factors(values))
     nothing = np.zeros((n, values.rows.shape[1] + robot.active_dof_count, 0))
-    by_poses = (answers.by_pose(k % targets, own, motion, of_tool=k >= targets) for k, own in enumerate(axes))
+    moved = [(k, own) for k, own in enumerate(axes) if own.size]
+    by_poses = (answers.by_pose(k % targets, own, motion, of_tool=k >= targets) for k, own in moved)
     by_fields = (answers.by_field(block, name, motion) for block, name in further.fields)
     changes = np.concatenate([nothing, *by_poses, *by_fields], axis=-1)
     by_rows, by_slope = np.split(changes, [values.rows.shape[1]], axis=1)
@@ -166,20 +167,19 @@ def _unmet(answers: Answers, values: RowValues, islands: AnswerIslands) -> NDArr
     return np.asarray((is_off[:, :, None] & (islands.row[:, :, None] == each)).any(axis=1))
 
 
-def _at_kinks(answers: Answers, held: "_Held") -> NDArray[np.bool_]:
+def _at_kinks(answers: Answers, values: RowValues, held: "_Held") -> NDArray[np.bool_]:
     """Return the answers with a kink of a row within reach of a free direction, shape [n]."""
     n, kinked, free = len(answers.joint_q), answers.rows.has_kinks, held.state == DofState.FREE
     found = np.zeros(n, dtype=bool)
     if not kinked.any():
         return found
     steps, each = AT_KINK * np.eye(free.shape[1]), max(LINES_AT_ONCE // n, 1)
-    least = KINK * answers.weights[:, kinked, None]
+    least, here = KINK * answers.weights[:, kinked, None], values.jacobian[:, kinked]
     counts = (answers.is_soft | answers.is_hard)[:, kinked, None] & free[:, None]
     for ways in (steps, -steps):
         for tangents in (ways[first : first + each] for first in range(0, len(ways), each)):
-            moved = (answers.moved(tangents, on_pieces=on).jacobian[n:, kinked] for on in (True, False))
-            jumps = np.abs(np.subtract(*moved)).reshape(len(tangents), n, *counts.shape[1:]) > least
-            found |= (jumps & counts).any(axis=(0, 2, 3))
+            moved = answers.moved(tangents).jacobian[:, kinked].reshape(len(tangents), *here.shape)
+            found |= ((np.abs(moved - here) > least) & counts).any(axis=(0, 2, 3))
     return found
 
 

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from ik_service.compiler import cpu_target
 from ik_service.kernels import typed_warp
+from ik_service.kinematics.bound_rows import Data
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array, identity_transform
 from ik_service.robots.model import RobotModel
 from ik_service.solver.derivatives.answers import AnswerIslands
-from ik_service.solver.derivatives.host_rows import Data, HostRows
+from ik_service.solver.derivatives.host_rows import HostRows
 from ik_service.solver.derivatives.linearisation import TWIST, By, DofState, Linearisation
 from ik_service.solver.derivatives.link_poses import TEMPLATES, launch, load, shown
 from ik_service.solver.given.requested_limits import RequestedLimits
