@@ -5,27 +5,21 @@ chain meets the frame. Only this module distinguishes the kinds of closing joint
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from ik_service.constraints.frame_pairs import FramePairs
+from ik_service.constraints.residual_rows import Groups, loop_frames
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import KinematicRobot, Robot
 from ik_service.mechanism.loops import IDENTITY, LoopConstraint
-from ik_service.mechanism.transforms import (
-    Float64Array,
-    identity_transform,
-    quaternion_conjugate,
-    quaternion_from_axis_angle,
-    quaternion_multiply,
-    transform_inverse,
-    transform_multiply,
-)
-from objectives.expression import evaluate
-from objectives.expression.rows import state_rows
-from objectives.tasks.closing_joint import CLOSING_COORDINATES
+from ik_service.mechanism.transforms import Float64Array, identity_transform
+from objectives.expression import Scalar, atan2, cos, sin, sqrt
+from objectives.expression.element_table import Element
+from objectives.expression.frame_algebra import Frame, conjugate, quaternion_product
+from objectives.expression.rows import RowGroup
+from objectives.tasks.closing_joint import CLOSING_COORDINATES, relative_group
 
 X, Y, Z = np.eye(3)
 FREE_AXES: Mapping[JointType, Float64Array] = {JointType.PLANAR: np.eye(3), JointType.BALL: np.eye(3)}
@@ -67,11 +61,10 @@ def with_closing_joints(robot: Robot) -> Robot:
 
     Coordinates and DOFs: first the tree, then the closing joints in the order of the loops.
     """
-    frames = FramePairs(robot, robot.loops)
     chain = _Chain(robot)
     loops = []
-    for k, loop in enumerate(robot.loops):
-        body, T = int(frames.body[1, k]), frames.T_body_frame[1, k]
+    for loop, (_, reference) in zip(robot.loops, loop_frames(robot), strict=True):
+        body, T = reference.body, np.array(reference.T_body_frame)
         parts = CLOSING_PARTS[loop.joint]
         for part in parts:
             if part.is_distant:
@@ -165,43 +158,36 @@ def _free_name(name: str, taken: set[str]) -> str:
     return name
 
 
-def closing_coordinates(loops: Sequence[LoopConstraint], poses: Float64Array) -> Float64Array:
-    """Measure coordinates of closing joints, nearest to loop closure, shape [n, closing coordinates].
-
-    `poses` are the poses of frames and reference frames, shape [2, n, loops, 7].
-    """
-    found = [np.zeros((poses.shape[1], 0))]
-    for k, loop in enumerate(loops):
-        T_reference_frame = transform_multiply(transform_inverse(poses[1, :, k]), poses[0, :, k])
-        if loop.joint in _CONTACTS:
-            found += _CONTACTS[loop.joint](T_reference_frame)
-        elif loop.joint in CLOSING_COORDINATES:
-            found.append(_stated(loop, poses[:, :, k]))
-    return np.concatenate(found, axis=1)
+def coordinate_groups(robot: KinematicRobot) -> Groups:
+    """State the coordinates of all closing joints, nearest to loop closure; for a screw also the translation."""
+    found: list[tuple[RowGroup, list[Element]]] = []
+    for loop, frames in zip(robot.loops, loop_frames(robot), strict=True):
+        if CLOSING_PARTS[loop.joint]:
+            group = _OWN_GROUPS.get(loop.joint) or CLOSING_COORDINATES[loop.joint][0]
+            found.append((group, [Element(frames, constants=(loop.size,) * len(group.constants))]))
+    return found
 
 
-def _stated(loop: LoopConstraint, poses: Float64Array) -> Float64Array:
-    """Evaluate the stated coordinates of a closing joint, shape [n, coordinates]; for a screw also the translation."""
-    group = CLOSING_COORDINATES[loop.joint][0]
-    stated, values = state_rows(group), dict[str, Float64Array]()
-    for names, pose in zip(stated.frame_names, poses, strict=True):
-        values |= {name: pose[:, c] for c, name in enumerate(names)}
-    values |= {name: np.asarray(loop.size) for name in stated.constant_names}
-    coordinates = np.column_stack(evaluate(stated.plain, values))
-    return np.column_stack([coordinates, loop.size * coordinates]) if loop.joint == "helical" else coordinates
+def _screw(frame: Frame, pitch: Scalar) -> Sequence[Scalar]:
+    angle = frame.position[2] / pitch
+    return [angle, pitch * angle]
 
 
-def _distance(T: Float64Array) -> list[Float64Array]:
-    azimuth = np.arctan2(T[:, 1], T[:, 0])
-    elevation = np.arctan2(T[:, 2], np.hypot(T[:, 0], T[:, 1]))
-    rod = quaternion_multiply(quaternion_from_axis_angle(Z, azimuth), quaternion_from_axis_angle(-Y, elevation))
-    turn = quaternion_multiply(quaternion_conjugate(rod), T[:, 3:])
-    return [azimuth[:, np.newaxis], elevation[:, np.newaxis], turn]
+def _distance(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
+    x, y, z = frame.position
+    azimuth, elevation = atan2(y, x), atan2(z, sqrt(x * x + y * y))
+    about_z = (0.0, 0.0, sin(0.5 * azimuth), cos(0.5 * azimuth))
+    rod = quaternion_product(about_z, (0.0, -sin(0.5 * elevation), 0.0, cos(0.5 * elevation)))
+    return [azimuth, elevation, *quaternion_product(conjugate(rod), frame.orientation_xyzw)]
 
 
-_CONTACTS: Mapping[str, Callable[[Float64Array], list[Float64Array]]] = {
-    "point_on_line": lambda T: [T[:, 2:3], T[:, 3:]],
-    "point_in_plane": lambda T: [T[:, :2], T[:, 3:]],
-    "distance": _distance,
+_OWN_GROUPS: Mapping[str, RowGroup] = {
+    joint: relative_group(f"own_{joint}", count, rows, has_size=joint == "helical")
+    for joint, count, rows in (
+        ("helical", 2, _screw),
+        ("point_on_line", 5, lambda frame, _size: [frame.position[2], *frame.orientation_xyzw]),
+        ("point_in_plane", 6, lambda frame, _size: [*frame.position[:2], *frame.orientation_xyzw]),
+        ("distance", 6, _distance),
+    )
 }
 """Coordinates used in this module only: solvers do not report them."""

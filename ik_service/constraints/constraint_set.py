@@ -61,11 +61,11 @@ class ConstraintSet(ConstraintList):
 
     def error_frames(self, joint_q: ArrayLike) -> Float64Array:
         """Give poses of the loops' frames and of the ends of closing joints in the world, [2, n, constraints, 7]."""
-        return self._error_rows.frames.poses(self._motion(joint_q).T_world_body)
+        return self._error_rows.frame_poses(self._error_rows.configurations(joint_q))
 
     def error(self, joint_q: ArrayLike) -> Float64Array:
         """Give the loop closure errors of frames, shape [n, error_count]."""
-        return self._error_rows.error(self._motion(joint_q))
+        return self._error_rows.error(self._error_rows.configurations(joint_q))
 
     def error_gradient(self, joint_q: ArrayLike) -> Float64Array:
         """Give the derivatives of `error` by the DOFs of tree and closing joints, shape [n, error_count, DOFs]."""
@@ -109,7 +109,7 @@ class ConstraintSet(ConstraintList):
 
     def residual(self, joint_q: ArrayLike) -> Float64Array:
         """Give the rows fixed by the joints of loops, shape [n, residual_count]."""
-        return self._bounded.equations.rows(body_motion(self.robot, joint_q))
+        return self._bounded.equations.rows(checked_joint_q(self.robot, joint_q))
 
     def residual_jacobian(self, joint_q: ArrayLike) -> Float64Array:
         """Give the derivatives of `residual` by the DOFs of the tree, shape [n, residual_count, joint_dof_count]."""

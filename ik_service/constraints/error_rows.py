@@ -10,20 +10,20 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ik_service.constraints.closing_joints import closing_coordinates, with_closing_joints
-from ik_service.constraints.frame_pairs import FramePairs
+from ik_service.constraints.closing_joints import coordinate_groups, with_closing_joints
 from ik_service.constraints.linear_algebra import applied, least_change
-from ik_service.constraints.residual_rows import ConstraintRows, stated_groups
+from ik_service.constraints.residual_rows import ConstraintRows, loop_frames, stated_groups
+from ik_service.kinematics.bound_rows import frame_poses
 from ik_service.kinematics.host_tangent import BodyMotion, body_motion
 from ik_service.mechanism.configuration import checked_joint_q, checked_tangent
 from ik_service.mechanism.kinematic_robot import KinematicRobot
-from ik_service.mechanism.transforms import Float64Array, rotation_vector, transform_inverse, transform_multiply
+from ik_service.mechanism.transforms import Float64Array
 from ik_service.mechanism.trees import constraints_of
-from objectives.expression import Scalar
+from objectives.expression import Scalar, atan2, sign, sqrt, where
 from objectives.expression.element_table import Element
-from objectives.expression.frame_algebra import add, conjugate, cross, rotate, vector
+from objectives.expression.frame_algebra import Frame, add, conjugate, cross, rotate, vector
 from objectives.expression.rows import RowGroup, RowInputs
-from objectives.tasks.closing_joint import FRAME, REFERENCE_FRAME
+from objectives.tasks.closing_joint import FRAME, REFERENCE_FRAME, relative_group
 from objectives.tasks.velocity import TWIST
 
 
@@ -35,10 +35,20 @@ def _state_twist(inputs: RowInputs) -> Sequence[Scalar]:
     return [*rotate(back, velocity), *rotate(back, vector(twist[3:]))]
 
 
+def _state_error(frame: Frame, _size: Scalar) -> Sequence[Scalar]:
+    """State position and shortest rotation vector."""
+    x, y, z, w = frame.orientation_xyzw
+    square = x * x + y * y + z * z
+    length = sqrt(where(square > SMALL_TURN, square, 1.0))
+    scale = where(square > SMALL_TURN, 2.0 * atan2(length, sign(w) * w) / length, 2.0) * sign(w)
+    return [*frame.position, scale * x, scale * y, scale * z]
+
+
+SMALL_TURN = 1e-16  # squared sine of half the angle below which the rotation vector is twice the quaternion's vector
+POSE_ERROR = relative_group("pose_error", 6, _state_error)
 PAIR = FRAME, REFERENCE_FRAME
 RELATIVE_TWIST = RowGroup("relative_twist", 6, _state_twist, frames=PAIR, data=((TWIST, 6),), twist=TWIST)
 ERROR_COMPONENTS = ("px", "py", "pz", "rx", "ry", "rz")
-SERIES_ANGLE = 1e-4  # below this angle [rad] the series is more exact than the formula, which cancels
 
 
 class ErrorRows:
@@ -52,12 +62,12 @@ class ErrorRows:
         self.robot, self.whole = robot, with_closing_joints(robot)
         whole = self.whole
         self._following = whole.follower_dofs[whole.follower_dofs >= robot.joint_dof_count]
-        self.tree_frames = FramePairs(robot, robot.loops)  # frames and reference frames on the robot
-        self.frames = FramePairs(whole, whole.loops)  # frames and ends of the closing joints on the whole
-        stated = [groups[0] for groups in stated_groups(whole, constraints_of(whole))]
-        twists = [Element(one.frames, data_columns=(0,)) for _, own in stated[: len(robot.loops)] for one in own]
-        # twists of the frames seen from the ends, and rows of all other constraints
-        self._rows = ConstraintRows(whole, [(RELATIVE_TWIST, twists), *stated[len(robot.loops) :]])
+        self._frames = loop_frames(whole)
+        others = [groups[0] for groups in stated_groups(whole, constraints_of(whole)[len(robot.loops) :])]
+        errors, twists = ([Element(pair, data_columns=own) for pair in self._frames] for own in ((), (0,)))
+        self._errors = ConstraintRows(whole, [(POSE_ERROR, errors), *others])
+        self._rates = ConstraintRows(whole, [(RELATIVE_TWIST, twists), *others])
+        self._closing = ConstraintRows(robot, coordinate_groups(robot))  # coordinates of the closing joints
         coordinates = np.arange(whole.joint_coord_count, dtype=np.int32)
         # all coordinates and all DOFs, as indices of the whole's; and the map of changes of all DOFs to changes of the
         # whole's, shape [DOFs of the whole, all DOFs]
@@ -83,8 +93,7 @@ class ErrorRows:
             whole_q[:, own] = self.whole.dof_multiplier[self._following] * whole_q[:, self.whole.dof_coordinate[leader]]
             return checked_joint_q(self.whole, whole_q)
         tree_q = checked_joint_q(self.robot, joint_q)
-        poses = self.tree_frames.poses(self.robot.body_poses(tree_q))
-        return np.concatenate([tree_q, closing_coordinates(self.robot.loops, poses)], axis=1)
+        return np.concatenate([tree_q, self._closing.rows(tree_q)], axis=1)
 
     def rates(self, whole_q: Float64Array, rates: ArrayLike, qd: Float64Array | None = None) -> Float64Array:
         """Read velocities of all DOFs, or accelerations at velocities `qd`.
@@ -101,25 +110,25 @@ class ErrorRows:
         closing = least_change(jacobian[:, :, count:], rows)
         return np.concatenate([np.broadcast_to(tree, (len(rows), count)), closing], axis=1)
 
-    def error(self, motion: BodyMotion) -> Float64Array:
-        """Give the rows, shape [n, rows]."""
-        rows = self._rows.rows(motion)
-        rows[:, : self.loop_rows] = self._loop_errors(motion).reshape(len(rows), self.loop_rows)
-        return rows
+    def frame_poses(self, whole_q: Float64Array) -> Float64Array:
+        """Give the frames of loops and the ends of the closing joints in the world, shape [2, n, loops, 7]."""
+        poses = self.whole.body_poses(whole_q)
+        sides = zip(*self._frames, strict=True)
+        return np.stack(
+            [frame_poses(poses, [one.body for one in side], [one.T_body_frame for one in side]) for side in sides]
+        )
 
-    def _loop_errors(self, motion: BodyMotion) -> Float64Array:
-        """Give the rows of loops, shape [n, loops, 6]."""
-        frame, end = self.frames.poses(motion.T_world_body)
-        seen = transform_multiply(transform_inverse(end), frame)
-        return np.concatenate([seen[..., :3], rotation_vector(seen[..., 3:])], axis=-1)
+    def error(self, whole_q: Float64Array) -> Float64Array:
+        """Give the rows, shape [n, rows]."""
+        return self._errors.rows(whole_q)
 
     def jacobian(self, motion: BodyMotion) -> Float64Array:
         """Give the derivatives of the relative twists by all DOFs, shape [n, rows, all DOFs]."""
-        return np.asarray(self._rows.values(motion).jacobian @ self.spread)
+        return np.asarray(self._rates.values(motion).jacobian @ self.spread)
 
     def jacobian_dot(self, motion: BodyMotion, qd: Float64Array) -> Float64Array:
         """Give the time derivative of the Jacobian, shape [n, rows, all DOFs]."""
-        return np.asarray(self._rows.jacobian_dot(motion, qd @ self.spread.T) @ self.spread)
+        return np.asarray(self._rates.jacobian_dot(motion, qd @ self.spread.T) @ self.spread)
 
     def drift(self, motion: BodyMotion, qd: Float64Array) -> Float64Array:
         """Give the accelerations of the rows at constant rates of all DOFs, shape [n, rows]."""
@@ -127,20 +136,6 @@ class ErrorRows:
 
     def gradient(self, motion: BodyMotion) -> Float64Array:
         """Give the derivatives of the rows by all DOFs, shape [n, rows, all DOFs]."""
-        turns, rows = self._loop_errors(motion)[..., 3:], self.jacobian(motion)
-        of_loops = rows[:, : self.loop_rows].reshape(*turns.shape[:2], len(ERROR_COMPONENTS), len(self.dofs))
-        of_loops[:, :, 3:] = _rotation_vector_rates(turns) @ of_loops[:, :, 3:]
-        rows[:, : self.loop_rows] = of_loops.reshape(len(turns), self.loop_rows, len(self.dofs))
+        rows = np.asarray(self._errors.values(motion).jacobian @ self.spread)
         rows[:, self.loop_rows : self.loop_rows + len(self.robot.velocity_constraints)] = 0.0
         return rows
-
-
-def _rotation_vector_rates(turns: Float64Array) -> Float64Array:
-    """Give the derivatives of rotation vectors [..., 3] by angular velocities, shape [..., 3, 3]."""
-    x, y, z = np.moveaxis(turns, -1, 0)
-    zero = np.zeros_like(x)
-    product = np.stack([zero, -z, y, z, zero, -x, -y, x, zero], axis=-1).reshape(*turns.shape, 3)
-    angle = np.linalg.norm(turns, axis=-1)[..., np.newaxis, np.newaxis]
-    safe = np.where(angle < SERIES_ANGLE, 1.0, angle)
-    factor = np.where(angle < SERIES_ANGLE, 1.0 / 12.0, (1.0 - 0.5 * safe / np.tan(0.5 * safe)) / safe**2)
-    return np.asarray(np.eye(3) - 0.5 * product + factor * (product @ product))

@@ -20,6 +20,8 @@ from ik_service.mechanism.trees import Constraint, constraints_of
 from ik_service.mechanism.velocities import VelocityConstraint
 from objectives.expression.element_table import Element
 from objectives.expression.rows import ROW_WEIGHTS, RowGroup
+from objectives.model import BodyFrame, RobotIndices
+from objectives.tasks.frame_objective import body_frame
 from objectives.tasks.velocity import TWIST, speed_group
 
 Groups = Sequence[tuple[RowGroup, Sequence[Element]]]
@@ -37,6 +39,18 @@ def stated_groups(robot: KinematicRobot, constraints: Iterable[Constraint]) -> l
     return found
 
 
+def loop_frames(robot: KinematicRobot) -> list[tuple[BodyFrame, BodyFrame]]:
+    """Give the frame and the reference frame of each loop."""
+    indices = RobotIndices(host_model(robot))
+    return [
+        (
+            body_frame(indices, one.link, np.array(one.offset)),
+            body_frame(indices, one.reference_link, np.array(one.reference_offset)),
+        )
+        for one in robot.loops
+    ]
+
+
 class ConstraintRows:
     """Rows of constraints, without weights."""
 
@@ -45,9 +59,9 @@ class ConstraintRows:
         self.count = self._rows.size  # number of rows
         self._data = {ROW_WEIGHTS: np.ones((1, self.count)), TWIST: np.zeros((1, 6))}
 
-    def rows(self, motion: BodyMotion) -> Float64Array:
+    def rows(self, joint_q: Float64Array) -> Float64Array:
         """Give the rows, 0 for velocity constraints, shape [n, rows]."""
-        return self._rows.rows(motion, self._data)
+        return self._rows.rows(joint_q, self.robot.body_poses(joint_q), self._data)
 
     def values(self, motion: BodyMotion) -> RowValues:
         """Give the rows, and their derivatives by the DOFs."""
@@ -98,6 +112,6 @@ class BoundedRows:
         """Give the largest distance beyond a limit, by constraint, 0 without limits, shape [n, count]."""
         found = np.zeros((len(joint_q), count))
         if self.constraint:
-            beyond = self.limits.rows(body_motion(self.robot, joint_q))
+            beyond = self.limits.rows(joint_q)
             np.maximum.at(found.T, self.constraint, np.abs(beyond).T)
         return found

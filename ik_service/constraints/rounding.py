@@ -7,13 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.constraints.descent import CLOSED, ClosingProblem, damped_step
-from ik_service.constraints.frame_pairs import FramePairs
 from ik_service.constraints.linear_algebra import BoolArray, applied, least_change
 from ik_service.constraints.partition import verdicts
-from ik_service.constraints.residual_rows import BoundedRows
-from ik_service.kinematics.host_tangent import body_motion
+from ik_service.constraints.residual_rows import BoundedRows, loop_frames
+from ik_service.kinematics.bound_rows import frame_poses
 from ik_service.mechanism.kinematic_robot import KinematicRobot, Robot
 from ik_service.mechanism.transforms import Float64Array
+from ik_service.mechanism.trees import moving_dofs
+from objectives.model import BodyFrame
 from objectives.tasks.loop import LOOP_COMPONENTS
 
 PRECISION = 5e-4
@@ -52,13 +53,13 @@ def _misfit(robot: KinematicRobot, names: Sequence[str]) -> dict[str, float]:
     starts = np.concatenate([robot.mid_joint_q[np.newaxis], robot.random_joint_q(rng, STARTS - 1)])
     unlimited = np.full(robot.joint_dof_count, np.inf)  # narrow limits would hide motions of the loop
     robot = dataclasses.replace(robot, joint_limit_lower=-unlimited, joint_limit_upper=unlimited)
-    frames = FramePairs(robot, robot.loops)
+    ((frame, reference),) = loop_frames(robot)
     problem = ClosingProblem(BoundedRows(robot), np.ones(robot.active_dof_count, dtype=bool))
     near = _closed(problem, starts, every)
     values, jacobian = problem.linearised(near, every)
     is_length = np.array([name[0] not in "exz" for name in names])  # rows of angles are ex, zx, xz, ...
-    dofs = np.flatnonzero(frames.moves_apart[0])
-    gap = _longest_gap(frames, robot, near, dofs)
+    dofs = np.flatnonzero(moving_dofs(robot, frame.body) != moving_dofs(robot, reference.body))
+    gap = _longest_gap(reference, robot, near, dofs)
     lever = max(np.linalg.norm(jacobian[:, is_length], axis=2).max(initial=0.0), gap)
     size = np.where(is_length, max(lever, STANDSTILL), 1.0)  # misfits relative to the size of the mechanism
     most = PRECISION * size
@@ -80,11 +81,11 @@ def _misfit(robot: KinematicRobot, names: Sequence[str]) -> dict[str, float]:
     return {name: float(own) for name, own in zip(names, misfit, strict=True) if own > CLOSED}
 
 
-def _longest_gap(frames: FramePairs, robot: KinematicRobot, joint_q: Float64Array, dofs: NDArray[np.intp]) -> float:
+def _longest_gap(reference: BodyFrame, robot: KinematicRobot, joint_q: Float64Array, dofs: NDArray[np.intp]) -> float:
     """Give the longest distance from the joints of some DOFs to the reference frame of a robot's only loop [m]."""
-    poses = body_motion(robot, joint_q).T_world_body
+    poses = robot.body_poses(joint_q)
     joints = robot.dof_joint[dofs]
-    ways = poses[:, joints, :3] - frames.poses(poses)[1, :, 0, np.newaxis, :3]
+    ways = poses[:, joints, :3] - frame_poses(poses, [reference.body], [reference.T_body_frame])[..., :3]
     return float(np.linalg.norm(ways, axis=2).max(initial=0.0))
 
 

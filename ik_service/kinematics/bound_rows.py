@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ik_service.kinematics.host_tangent import BodyMotion, BodyRate
 from ik_service.mechanism.kinematic_robot import KinematicRobot
@@ -59,9 +59,9 @@ class BoundRows:
         outputs = (one for table in self.tables for one in state_rows(table.group).outputs)
         return any(node.operation in PIECES for node in reachable(outputs))
 
-    def rows(self, motion: BodyMotion, data: Data) -> Float64Array:
+    def rows(self, joint_q: Float64Array, T_world_body: Float64Array, data: Data) -> Float64Array:
         """Evaluate the rows alone, shape [n, rows]."""
-        found = np.zeros((len(motion.S), self.size))
+        found, motion = np.zeros((len(joint_q), self.size)), BodyMotion(joint_q, T_world_body, np.zeros((0, 0, 6)))
         for table in self.tables:
             _add_rows(found, table, self._evaluated(table, state_rows(table.group).rows, _inputs(table, motion, data)))
         return found
@@ -134,12 +134,9 @@ def _inputs(
         return integers[:, first, np.newaxis] + np.arange(width)
 
     offsets = dict(group.offsets)
-    world = np.broadcast_to(identity_transform(), (len(motion.joint_q), 1, 7))
-    carriers = np.concatenate([motion.T_world_body, world], axis=1)
     for k, (name, names) in enumerate(zip(group.frames, stated.frame_names, strict=True)):
         body, offset = integers[:, frame_column(k)], offsets.get(name, "")
-        carrier = carriers[:, body]
-        link = pose = transform_multiply(carrier, np.broadcast_to(table.frame_offsets[:, k], carrier.shape))
+        link = pose = frame_poses(motion.T_world_body, body, table.frame_offsets[:, k])
         if offset:
             pose = transform_multiply(link, np.broadcast_to(data[offset][:, np.newaxis], link.shape))
         rate = None
@@ -162,6 +159,13 @@ def _inputs(
         own = columns(data_column(group, k), len(names))
         give(names, data[field][:, own], data_rates[field][:, own] if field in data_rates else None)
     return given
+
+
+def frame_poses(T_world_body: Float64Array, bodies: ArrayLike, T_body_frame: ArrayLike) -> Float64Array:
+    """Give the poses of frames on bodies, -1 for the world, shape [n, frames, 7], from the poses of all bodies."""
+    world = np.broadcast_to(identity_transform(), (len(T_world_body), 1, 7))
+    carriers = np.concatenate([T_world_body, world], axis=1)[:, np.asarray(bodies, np.intp)]
+    return transform_multiply(carriers, np.broadcast_to(np.asarray(T_body_frame), carriers.shape))
 
 
 def _pose_rate(pose: Float64Array, twist: Float64Array) -> Float64Array:
