@@ -10,14 +10,14 @@ import numpy as np
 
 from ik_service.compiler.chain import Chain, compose, constants, coordinate, quaternion_coordinate
 from ik_service.compiler.island_program import NO_OBJECTIVE, DataInput, Level, StatedObjective, total
-from ik_service.mechanism.kinematic_robot import KinematicRobot
+from ik_service.mechanism.kinematic_robot import KinematicRobot, host_model
 from ik_service.mechanism.trees import moving_dofs
 from objectives.expression import Expression, ExpressionGraph, Scalar, functions, reachable
 from objectives.expression.element_table import Element
 from objectives.expression.frame_algebra import Frame
 from objectives.expression.graph import RULES, Operation
 from objectives.expression.rows import ROW_WEIGHTS, WEIGHT, RowGroup, state_rows
-from objectives.model import BodyFrame
+from objectives.model import BodyFrame, FloatArray, RobotIndices
 
 
 def transplant(outputs: Sequence[Expression], values: Mapping[str, Scalar], graph: ExpressionGraph) -> list[Expression]:
@@ -78,20 +78,13 @@ class IslandScope:
 
     def frame(self, link: str | int | BodyFrame, chain: Chain | None = None) -> Frame:
         """Give the frame of a link, of a body, or a frame fixed to a body; by default in the island's chain."""
-        frames = (chain or self.chain).frames
-        if isinstance(link, int):
-            return frames[link]
-        if isinstance(link, BodyFrame):
-            return compose(frames[link.body], constants(np.array(link.T_body_frame)))
-        body, offset = self.robot.link_frame(link)
-        return compose(frames[body], constants(offset))
+        body, offset = place_of(self.robot, link)
+        return compose((chain or self.chain).frames[body], constants(offset))
 
 
-def body_of(robot: KinematicRobot, link: str | int | BodyFrame) -> int:
-    """Give the body that carries a link, -1 for the world."""
-    if isinstance(link, BodyFrame):
-        return link.body
-    return link if isinstance(link, int) else robot.link_frame(link)[0]
+def place_of(robot: KinematicRobot, link: str | int | BodyFrame) -> tuple[int, FloatArray]:
+    """Give the body that carries a link, -1 for the world, and T_body_link."""
+    return RobotIndices(host_model(robot)).frame(link)
 
 
 def applied_groups(objective: StatedObjective, index: int, wanted: set[int]) -> list[AppliedGroup]:
@@ -182,7 +175,7 @@ def _by_twists(
     """Give the DOFs that move an element's frames, each with the derivative by the moved frame's twist."""
     robot, stated = scope.robot, state_rows(one.group)
     (element,), (own,) = one.elements, values
-    moving = [moving_dofs(robot, body_of(robot, link)) for link in element.frames]
+    moving = [moving_dofs(robot, place_of(robot, link)[0]) for link in element.frames]
     common = np.all(moving, axis=0) & stated.common_motion_cancels
     for k, by_twist in enumerate(stated.frame_derivatives):
         parts = transplant(by_twist[row], own, scope.graph)
@@ -202,7 +195,7 @@ def _summed_by_twists(
 
     for element, own in zip(one.elements, values, strict=True):
         for k, link in enumerate(element.frames):
-            add(body_of(robot, link), transplant(stated.frame_derivatives[k][row], own, scope.graph))
+            add(place_of(robot, link)[0], transplant(stated.frame_derivatives[k][row], own, scope.graph))
     for body in reversed(range(robot.body_count)):  # parents stand before their children
         if body in behind:
             add(int(robot.joint_parent[body]), behind[body])

@@ -12,8 +12,8 @@ from ik_service.compiler.applied_rows import (
     IslandScope,
     applied_groups,
     bind,
-    body_of,
     jacobian_row,
+    place_of,
     transplant,
 )
 from ik_service.compiler.chain import build_chain, fixed_name
@@ -130,7 +130,7 @@ def build_program(signature: IslandSignature) -> IslandProgram:
 
 
 def _bodies(robot: KinematicRobot, applied: Sequence[AppliedGroup]) -> set[int]:
-    return {body_of(robot, link) for one in applied for element in one.elements for link in element.frames}
+    return {place_of(robot, link)[0] for one in applied for element in one.elements for link in element.frames}
 
 
 def _rows(one: AppliedGroup, values: Sequence[dict[str, Scalar]], graph: ExpressionGraph) -> list[Expression]:

@@ -12,10 +12,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from ik_service.compiler.applied_rows import AppliedGroup, IslandScope, body_of, transplant
+from ik_service.compiler.applied_rows import AppliedGroup, IslandScope, place_of, transplant
 from ik_service.compiler.chain import ORIGIN, compose, constants
 from ik_service.compiler.island_program import DataInput, IslandSignature, LoopKind, RowLoop
-from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.trees import moving_dofs
 from objectives.expression import Expression, ExpressionGraph, Scalar
 from objectives.expression.frame_algebra import (
@@ -29,7 +28,6 @@ from objectives.expression.frame_algebra import (
     vector,
 )
 from objectives.expression.rows import ROW_TOLERANCES, ROW_WEIGHTS, WEIGHT, RowGroup, state_rows
-from objectives.model import BodyFrame
 
 # Smallest number of elements for a loop: rows that are mostly 0 run faster as a loop from here on, other rows from
 # about 200 elements on; all compile faster.
@@ -77,7 +75,7 @@ class _Loop:
         self.table, self.inputs = list[list[float]](), list[list[tuple[str, int]]]()
 
     def _kind(self, one: AppliedGroup) -> tuple[int, ...]:
-        return tuple(body_of(self.scope.robot, link) for link in one.elements[0].frames)
+        return tuple(place_of(self.scope.robot, link)[0] for link in one.elements[0].frames)
 
     def rows(self) -> RowLoop:
         """Build the loop."""
@@ -124,7 +122,7 @@ class _Loop:
             values[name] = self._number([one.constants[k] for one in elements])
         offsets = dict(group.offsets)
         for k, (name, names) in enumerate(zip(group.frames, stated.frame_names, strict=True)):
-            frame = self._frame(k, [_offset(self.scope.robot, one.frames[k]) for one in elements])
+            frame = self._frame(k, [constants(place_of(self.scope.robot, one.frames[k])[1]) for one in elements])
             if name in offsets:
                 frame = compose(frame, fields[offsets[name]])
             values |= dict(zip(names, (*frame.position, *frame.orientation_xyzw), strict=True))
@@ -195,9 +193,3 @@ def _place(values: list[T], value: T) -> int:
     if value not in values:
         values.append(value)
     return values.index(value)
-
-
-def _offset(robot: KinematicRobot, link: str | int | BodyFrame) -> tuple[float, ...]:
-    if isinstance(link, int):
-        return (0.0,) * 6 + (1.0,)
-    return constants(np.array(link.T_body_frame) if isinstance(link, BodyFrame) else robot.link_frame(link)[1])

@@ -113,7 +113,7 @@ class ErrorRows:
     def frame_poses(self, whole_q: Float64Array) -> Float64Array:
         """Give the frames of loops and the ends of the closing joints in the world, shape [2, n, loops, 7]."""
         poses = self.whole.body_poses(whole_q)
-        sides = zip(*self._frames, strict=True)
+        sides = [[pair[side] for pair in self._frames] for side in range(2)]
         return np.stack(
             [frame_poses(poses, [one.body for one in side], [one.T_body_frame for one in side]) for side in sides]
         )

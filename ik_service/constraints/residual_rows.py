@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from ik_service.constraints.linear_algebra import BoolArray, applied
-from ik_service.kinematics.bound_rows import RowValues, bound_rows, host_model
+from ik_service.kinematics.bound_rows import RowValues, bound_rows
 from ik_service.kinematics.host_tangent import BodyMotion, body_motion, body_rate
-from ik_service.mechanism.kinematic_robot import KinematicRobot
+from ik_service.mechanism.kinematic_robot import KinematicRobot, host_model
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.mechanism.trees import Constraint, constraints_of
 from ik_service.mechanism.velocities import VelocityConstraint

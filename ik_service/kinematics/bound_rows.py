@@ -9,13 +9,13 @@ the same statements; nothing else is shared with them. All second derivatives ar
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ik_service.kinematics.host_tangent import BodyMotion, BodyRate
-from ik_service.mechanism.kinematic_robot import KinematicRobot
+from ik_service.mechanism.kinematic_robot import KinematicRobot, host_model
 from ik_service.mechanism.transforms import (
     Float64Array,
     cross,
@@ -29,11 +29,11 @@ from objectives.expression.element_table import Element, ElementTable, build_ele
 from objectives.expression.graph import COMPARISONS, Operation
 from objectives.expression.kernels import coordinate_column, data_column, frame_column, quaternion_column
 from objectives.expression.rows import RATE, ROW_WEIGHTS, WEIGHT, RowGroup, row_rates, state_rows
-from objectives.model import IKModel
 
 Data = Mapping[str, Float64Array]
 """Numbers of an objective's fields by name, shape [1 or n, columns]."""
 NO_RATES: Data = MappingProxyType({})
+POSE = 7
 PIECES = COMPARISONS | {Operation.STEP, Operation.SIGN, Operation.MAXIMUM, Operation.MINIMUM}
 """Operations that choose between pieces."""
 
@@ -112,11 +112,6 @@ def bound_rows(robot: KinematicRobot, groups: Sequence[tuple[RowGroup, Sequence[
     return BoundRows(tuple(build_element_table(group, own, 0, model) for group, own in elements.items() if own), row)
 
 
-def host_model(robot: KinematicRobot) -> IKModel:
-    """Give a robot as the model that objectives bind to: its arrays have the same names, as NumPy arrays."""
-    return cast(IKModel, robot)
-
-
 def _inputs(
     table: ElementTable, motion: BodyMotion, data: Data, along: BodyRate | None = None, data_rates: Data = NO_RATES
 ) -> dict[str, Float64Array]:
@@ -165,7 +160,7 @@ def frame_poses(T_world_body: Float64Array, bodies: ArrayLike, T_body_frame: Arr
     """Give the poses of frames on bodies, -1 for the world, shape [n, frames, 7], from the poses of all bodies."""
     world = np.broadcast_to(identity_transform(), (len(T_world_body), 1, 7))
     carriers = np.concatenate([T_world_body, world], axis=1)[:, np.asarray(bodies, np.intp)]
-    return transform_multiply(carriers, np.broadcast_to(np.asarray(T_body_frame), carriers.shape))
+    return transform_multiply(carriers, np.broadcast_to(np.reshape(T_body_frame, (-1, POSE)), carriers.shape))
 
 
 def _pose_rate(pose: Float64Array, twist: Float64Array) -> Float64Array:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from ik_service.mechanism.arrays import Int32Array, RobotArrays
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.transforms import Float64Array
-from objectives.model import BodyMass
+from objectives.model import BodyMass, IKModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,6 +176,11 @@ class KinematicRobot(RobotArrays, ABC):
     @abstractmethod
     def random_joint_q(self, rng: np.random.Generator, n: int) -> Float64Array:
         """Draw configurations uniformly inside the limits, shape [n, joint_coord_count]."""
+
+
+def host_model(robot: KinematicRobot) -> IKModel:
+    """Give a robot as the model that objectives bind to: its arrays have the same names, as NumPy arrays."""
+    return cast(IKModel, robot)
 
 
 Robot = TypeVar("Robot", bound=KinematicRobot)  # class of a robot, for functions that return a robot of the same class

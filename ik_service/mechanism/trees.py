@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from ik_service.mechanism.arrays import Int32Array, RobotArrays
 from ik_service.mechanism.coordinates import CoordinateConstraint
-from ik_service.mechanism.kinematic_robot import KinematicRobot, KinematicTrees
+from ik_service.mechanism.kinematic_robot import KinematicRobot, KinematicTrees, host_model
 from ik_service.mechanism.loops import LoopConstraint
 from ik_service.mechanism.velocities import VelocityConstraint
+from objectives.model import RobotIndices
 
 
 def kinematic_trees(robot: KinematicRobot) -> KinematicTrees:
@@ -75,11 +76,7 @@ def _joined(robot: KinematicRobot) -> tuple[Int32Array, Int32Array]:
 
 def joints_to(robot: KinematicRobot, body: int) -> list[int]:
     """Give the joints from the world to a body, -1 the world; a body has the number of its joint."""
-    joints = list[int]()
-    while body >= 0:
-        joints.append(body)
-        body = int(robot.joint_parent[body])
-    return joints[::-1]
+    return RobotIndices(host_model(robot)).way_to(body)
 
 
 def path_to_root(robot: KinematicRobot, link: int) -> list[int]:
@@ -147,7 +144,4 @@ def length_unit(robot: KinematicRobot) -> float:
 
 def moving_dofs(robot: KinematicRobot, body: int) -> NDArray[np.bool_]:
     """Give a mask of the DOFs that move a body, shape [joint_dof_count]; none move the world, body -1."""
-    moving = np.zeros(robot.joint_dof_count, dtype=bool)
-    for joint in joints_to(robot, body):
-        moving[robot.joint_qd_start[joint] : robot.joint_qd_start[joint + 1]] = True
-    return moving
+    return RobotIndices(host_model(robot)).moves(body)

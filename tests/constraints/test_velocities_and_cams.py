@@ -170,6 +170,11 @@ def test_a_planet_turns_as_its_teeth_and_its_carrier_make_it():
     assert turning.subrobot("base").dropped_constraints == ("bevel",)  # its bearings stand in the world
 
 
+def test_a_robot_without_loops_has_no_frames_of_loops():
+    robot = branches([]).with_coordinate_constraints(COORDINATES)
+    assert robot.constraints.error_frames(robot.mid_joint_q).shape == (2, 1, 0, 7)
+
+
 def test_parts_keep_what_is_theirs():
     robot = branches([]).with_coordinate_constraints(COORDINATES).with_velocity_constraints(VELOCITIES)
     part = robot.subrobot("carriage")
