@@ -91,7 +91,7 @@ def assembly_modes(
 
 def following_dofs(rows: BoundedRows, joint_q: Float64Array, free: BoolArray, on: BoolArray) -> BoolArray:
     """Choose dependent DOFs among the free active DOFs, for each configuration, [n, active_dof_count]."""
-    jacobian = rows.equations.values(body_motion(rows.robot, joint_q)).jacobian
+    jacobian = rows.values(body_motion(rows.robot, joint_q)).jacobian[:, : rows.equation_count]
     own = (jacobian @ (coupling_matrix(rows.robot) * free)) * on[:, : jacobian.shape[1], np.newaxis]
     chosen = [dependent_columns(one, int(rank)) for one, rank in zip(own, ranks(own), strict=True)]
     return np.array(chosen, dtype=bool).reshape(len(joint_q), len(free))

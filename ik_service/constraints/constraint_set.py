@@ -20,7 +20,6 @@ from ik_service.constraints.results import (
     FeasibleVelocity,
     SweptPath,
 )
-from ik_service.kinematics.bound_rows import RowValues
 from ik_service.kinematics.host_tangent import BodyMotion, body_motion, integrate
 from ik_service.mechanism.configuration import checked_joint_q, checked_tangent
 from ik_service.mechanism.coupling import complete_joint_q
@@ -104,16 +103,17 @@ class ConstraintSet(ConstraintList):
     def _bounded(self) -> BoundedRows:
         return BoundedRows(self.robot)
 
-    def _values(self, joint_q: ArrayLike) -> RowValues:
-        return self._bounded.equations.values(body_motion(self.robot, joint_q))
+    def _values(self, joint_q: ArrayLike) -> tuple[Float64Array, Float64Array]:
+        rows, jacobian = self._bounded.values(body_motion(self.robot, joint_q))
+        return rows[:, : self.residual_count], jacobian[:, : self.residual_count]
 
     def residual(self, joint_q: ArrayLike) -> Float64Array:
         """Give the rows fixed by the joints of loops, shape [n, residual_count]."""
-        return self._bounded.equations.rows(checked_joint_q(self.robot, joint_q))
+        return self._bounded.rows(checked_joint_q(self.robot, joint_q))[:, : self.residual_count]
 
     def residual_jacobian(self, joint_q: ArrayLike) -> Float64Array:
         """Give the derivatives of `residual` by the DOFs of the tree, shape [n, residual_count, joint_dof_count]."""
-        return self._values(joint_q).jacobian
+        return self._values(joint_q)[1]
 
     @property
     def closing_row_count(self) -> int:
@@ -217,7 +217,8 @@ class ConstraintSet(ConstraintList):
         q, qdd = _alike(q, "joint_qdd", checked_tangent(self.robot, joint_qdd, "joint_qdd"))
         q, on = _alike(q, "enabled", self._rows_on(enabled))
         qd, qdd = (np.broadcast_to(one, (len(q), one.shape[1])) for one in (qd, qdd))
-        drift, free = self._bounded.accelerations(q, qd), free_dofs(self.robot, frozen)
+        rate = self._bounded.jacobian_dot(body_motion(self.robot, q), qd)[:, : self.residual_count]
+        drift, free = applied(rate, qd), free_dofs(self.robot, frozen)
         rates, rest = nearest_rates(self.robot, self.residual_jacobian(q), drift, qdd, free, on)
         whole_q, whole_qd = self._moving(q, qd)
         closing_qdd = self._error_rows.rates(whole_q, rates, whole_qd)[:, self.robot.joint_dof_count :]

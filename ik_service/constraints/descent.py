@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ik_service.constraints.linear_algebra import BoolArray, applied, coupling_matrix, least_change
 from ik_service.constraints.residual_rows import BoundedRows
-from ik_service.kinematics.host_tangent import integrate
+from ik_service.kinematics.host_tangent import body_motion, integrate
 from ik_service.mechanism.coupling import complete_joint_q
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array
@@ -55,7 +55,7 @@ class ClosingProblem:
 
     def linearised(self, joint_q: Float64Array, on: BoolArray) -> tuple[Float64Array, Float64Array]:
         """Give enabled rows (others 0) and their derivatives by free active DOFs."""
-        values, jacobian = self._rows.values_and_jacobian(joint_q)
+        values, jacobian = self._rows.values(body_motion(self._robot, joint_q))
         if self._has_followers:
             by_active = jacobian @ (self._spread * self._free)
         else:  # no matrix product: with hundreds of joints the product waits for threads of BLAS

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from ik_service.constraints.linear_algebra import BoolArray, applied
+from ik_service.constraints.linear_algebra import BoolArray
 from ik_service.kinematics.bound_rows import RowValues, bound_rows
-from ik_service.kinematics.host_tangent import BodyMotion, body_motion, body_rate
+from ik_service.kinematics.host_tangent import BodyMotion, body_rate
 from ik_service.mechanism.kinematic_robot import KinematicRobot, host_model
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.mechanism.trees import Constraint, constraints_of
@@ -65,8 +65,8 @@ class ConstraintRows:
 
     def values(self, motion: BodyMotion) -> RowValues:
         """Give the rows, and their derivatives by the DOFs."""
-        rows, jacobian = self._rows.values(motion, self._data)
-        return RowValues(rows, or_zero(jacobian))
+        found = self._rows.values(motion, self._data)
+        return RowValues(found.rows, or_zero(found.jacobian))
 
     def jacobian_dot(self, motion: BodyMotion, joint_qd: Float64Array) -> Float64Array:
         """Give the time derivative of the derivatives at joint velocities, shape [n, rows, joint_dof_count]."""
@@ -79,30 +79,16 @@ def or_zero(derivatives: Float64Array) -> Float64Array:
     return derivatives
 
 
-class BoundedRows:
+class BoundedRows(ConstraintRows):
     """Rows of a robot's constraints, then rows of limits of closing joints."""
 
     def __init__(self, robot: KinematicRobot) -> None:
-        self.robot, stated = robot, stated_groups(robot, constraints_of(robot))
-        self.equations = ConstraintRows(robot, [groups[0] for groups in stated])  # rows of the constraints
-        self.limits = ConstraintRows(robot, [group for groups in stated for group in groups[1:]])
+        stated = stated_groups(robot, constraints_of(robot))
+        limits = [(k, group) for k, groups in enumerate(stated) for group in groups[1:]]
+        super().__init__(robot, [*(groups[0] for groups in stated), *(group for _, group in limits)])
         # index of the constraint, for each row of limits
-        self.constraint = [
-            k for k, groups in enumerate(stated) for group, _ in groups[1:] for _ in range(group.row_count)
-        ]
-
-    def values_and_jacobian(self, joint_q: Float64Array) -> tuple[Float64Array, Float64Array]:
-        """Give the rows, shape [n, rows], and their derivatives by the DOFs, [n, rows, joint_dof_count]."""
-        motion = body_motion(self.robot, joint_q)
-        values, jacobian = self.equations.values(motion)
-        if not self.constraint:
-            return values, jacobian
-        beyond, by_dofs = self.limits.values(motion)
-        return np.concatenate([values, beyond], axis=1), np.concatenate([jacobian, by_dofs], axis=1)
-
-    def accelerations(self, joint_q: Float64Array, joint_qd: Float64Array) -> Float64Array:
-        """Give the second time derivatives of the constraints' rows at constant joint velocities, shape [n, rows]."""
-        return applied(self.equations.jacobian_dot(body_motion(self.robot, joint_q), joint_qd), joint_qd)
+        self.constraint = [k for k, (group, _) in limits for _ in range(group.row_count)]
+        self.equation_count = self.count - len(self.constraint)  # number of rows of the constraints
 
     def enabled(self, on: BoolArray, constraints: BoolArray) -> BoolArray:
         """Give a mask of enabled rows, from masks of the constraints' rows and of constraints, [n, constraints]."""
@@ -112,6 +98,6 @@ class BoundedRows:
         """Give the largest distance beyond a limit, by constraint, 0 without limits, shape [n, count]."""
         found = np.zeros((len(joint_q), count))
         if self.constraint:
-            beyond = self.limits.rows(joint_q)
+            beyond = self.rows(joint_q)[:, self.equation_count :]
             np.maximum.at(found.T, self.constraint, np.abs(beyond).T)
         return found

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ik_service.kinematics.host_poses import blocks_of
 from ik_service.kinematics.host_tangent import BodyMotion, BodyRate
 from ik_service.mechanism.kinematic_robot import KinematicRobot, host_model
 from ik_service.mechanism.transforms import (
@@ -69,23 +70,27 @@ class BoundRows:
     def values(self, motion: BodyMotion, data: Data) -> RowValues:
         """Evaluate the rows, with their derivatives by all DOFs."""
         found = self._zeros(motion)
-        for table in self.tables:
-            outputs = self._evaluated(table, state_rows(table.group).outputs, _inputs(table, motion, data))
-            _add_rows(found.rows, table, outputs)
-            _add_columns(found.jacobian, table, outputs, motion.S)
+        for block in blocks_of(len(motion.S)):  # bounds the memory, and arrays fit into the cache
+            own, lines = BodyMotion(*(one[block] for one in motion)), _lines(data, block)
+            for table in self.tables:
+                outputs = self._evaluated(table, state_rows(table.group).outputs, _inputs(table, own, lines))
+                _add_rows(found.rows[block], table, outputs)
+                _add_columns(found.jacobian[block], table, outputs, own.S)
         return found
 
     def rates(self, motion: BodyMotion, data: Data, along: BodyRate, data_rates: Data = NO_RATES) -> RowValues:
         """Evaluate the rates of the rows and of their derivatives, in a motion of the bodies and of some fields."""
         found = self._zeros(motion)
-        for table in self.tables:
-            inputs = _inputs(table, motion, data, along, data_rates)
-            outputs, rates = np.split(
-                self._evaluated(table, row_rates(table.group, tuple(data_rates)), inputs), 2, axis=-1
-            )
-            _add_rows(found.rows, table, rates)
-            _add_columns(found.jacobian, table, rates, motion.S)
-            _add_columns(found.jacobian, table, outputs, along.S, frames_alone=True)
+        for block in blocks_of(len(motion.S)):
+            own, way = BodyMotion(*(one[block] for one in motion)), BodyRate(*(one[block] for one in along))
+            lines, changes = _lines(data, block), _lines(data_rates, block)
+            for table in self.tables:
+                inputs = _inputs(table, own, lines, way, changes)
+                both = self._evaluated(table, row_rates(table.group, tuple(data_rates)), inputs)
+                outputs, rates = np.split(both, 2, axis=-1)
+                _add_rows(found.rows[block], table, rates)
+                _add_columns(found.jacobian[block], table, rates, own.S)
+                _add_columns(found.jacobian[block], table, outputs, way.S, frames_alone=True)
         return found
 
     def _zeros(self, motion: BodyMotion) -> RowValues:
@@ -94,9 +99,8 @@ class BoundRows:
 
     def _evaluated(self, table: ElementTable, outputs: Sequence[Expression], inputs: Data) -> Float64Array:
         """Evaluate expressions, shape [n, elements, outputs]."""
-        values = evaluate(outputs, {WEIGHT: self.weight, **inputs})
         found = np.empty((*np.broadcast_shapes(*(one.shape for one in inputs.values())), len(outputs)))
-        for k, value in enumerate(values):
+        for k, value in enumerate(evaluate(outputs, {WEIGHT: self.weight, **inputs})):
             found[..., k] = value
         return found
 
@@ -110,6 +114,10 @@ def bound_rows(robot: KinematicRobot, groups: Sequence[tuple[RowGroup, Sequence[
         row += group.total_row_count(len(own))
     model = host_model(robot)
     return BoundRows(tuple(build_element_table(group, own, 0, model) for group, own in elements.items() if own), row)
+
+
+def _lines(data: Data, block: slice) -> Data:
+    return {name: lines[block] if len(lines) > 1 else lines for name, lines in data.items()}
 
 
 def _inputs(
