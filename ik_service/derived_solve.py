@@ -79,13 +79,29 @@ def rates_shape(solver: IKSolver, n: int) -> tuple[int, int, int, int]:
     return n, len(solver.coordinate_names), kinds * len(solver.targets), TWIST
 
 
-def by_quaternion(xp: Any, by_rotation: Any, q_xyzw: Any) -> Any:
+def pulled_back(
+    xp: Any, rates: Any, by_joint_q: Any, orientations_xyzw: Any, offsets: Any, targets: int
+) -> tuple[Any, Any, Any]:
+    """Return the gradients by positions, orientations and tool frames, from the gradient by configurations."""
+    # `xp` is the module `numpy`, `jax.numpy` or `torch`; `rates` are those of `DerivedSolve`. None for missing inputs
+    by_poses = xp.einsum("ncpk,nc->npk", rates, by_joint_q)
+    of_targets, of_tools = by_poses[:, :targets], by_poses[:, targets:]
+    by_orientations = by_offsets = None
+    if orientations_xyzw is not None:
+        by_orientations = _by_quaternion(xp, of_targets[..., 3:], orientations_xyzw)
+    if offsets is not None:
+        turned = _by_quaternion(xp, of_tools[..., 3:], offsets[..., 3:])
+        by_offsets = xp.concatenate([of_tools[..., :3], turned], axis=-1)
+    return of_targets[..., :3], by_orientations, by_offsets
+
+
+def _by_quaternion(xp: Any, by_rotation: Any, q_xyzw: Any) -> Any:
     """Return the gradient by a quaternion q from the one by the rotation vector w of exp(w) q: 2 (w, 0) q / |q|^2."""
-    # `xp` is the module `numpy` or `jax.numpy`
     vector, scalar = q_xyzw[..., :3], q_xyzw[..., 3:]
-    imaginary = scalar * by_rotation + xp.cross(by_rotation, vector)
+    imaginary = scalar * by_rotation + xp.cross(by_rotation, vector, axis=-1)
     found = xp.concatenate([imaginary, -(by_rotation * vector).sum(axis=-1, keepdims=True)], axis=-1)
-    return 2.0 * found / (q_xyzw * q_xyzw).sum(axis=-1, keepdims=True)
+    length2 = (q_xyzw * q_xyzw).sum(axis=-1, keepdims=True)
+    return 2.0 * found / xp.where(length2 > 0.0, length2, 1.0)  # 0 for a missing quaternion
 
 
 def _by_target(offsets: NDArray[Any]) -> Any:

@@ -14,7 +14,7 @@ from weakref import ref
 import numpy as np
 import warp as wp
 
-from ik_service.derived_solve import POSE, batch_axes, by_quaternion, derived_solve, rates_shape
+from ik_service.derived_solve import POSE, batch_axes, derived_solve, pulled_back, rates_shape
 from ik_service.extras import needs
 from ik_service.ik_solver import IKSolver
 from objectives.errors import InputError
@@ -197,21 +197,10 @@ def _keep(own: JaxSolver, given: Given) -> tuple[JaxAnswer, tuple[Array, Given]]
 
 def _pull_back(own: JaxSolver, kept: tuple[Array, Given], by_answer: JaxAnswer) -> tuple[Given]:
     by, given = kept
-    rates = jnp.einsum("ncpk,nc->npk", by, by_answer.joint_q)
-    of_targets, of_tools = jnp.split(rates, [len(own.solver.targets)], axis=1)
     positions, orientations, start, offsets = given
-    by_offsets = None
-    if offsets is not None:
-        turned = by_quaternion(jnp, of_tools[..., 3:], offsets[..., 3:])
-        by_offsets = jnp.concatenate([of_tools[..., :3], turned], axis=-1)
-    return (
-        Given(
-            None if positions is None else of_targets[..., :3],
-            None if orientations is None else by_quaternion(jnp, of_targets[..., 3:], orientations),
-            None if start is None else jnp.zeros_like(start),
-            by_offsets,
-        ),
-    )
+    found = pulled_back(jnp, by, by_answer.joint_q, orientations, offsets, len(own.solver.targets))
+    by_start = None if start is None else jnp.zeros_like(start)
+    return (Given(None if positions is None else found[0], found[1], by_start, found[2]),)
 
 
 _solve.defvjp(_keep, _pull_back)

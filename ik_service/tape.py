@@ -11,7 +11,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.derived_solve import POSE, batch_axes, by_quaternion, derived_solve
+from ik_service.derived_solve import POSE, batch_axes, derived_solve, pulled_back
 from ik_service.ik_solver import IKSolver
 from ik_service.mechanism.transforms import Float64Array
 from objectives.errors import InputError
@@ -84,15 +84,9 @@ def solve_on_tape(
     }
 
     def pull_back() -> None:
-        rates = np.einsum("ncpk,nc->npk", found.rates, joint_q.grad.numpy().astype(np.float64))
-        of_targets, of_tools = rates[:, :several], rates[:, several:]
-        changes = {"positions": of_targets[..., :3]}
-        if turns is not None:
-            changes["orientations_xyzw"] = by_quaternion(np, of_targets[..., 3:], turns.astype(np.float64))
-        if tools is not None:
-            turned = by_quaternion(np, of_tools[..., 3:], tools[..., 3:].astype(np.float64))
-            changes["offsets"] = np.concatenate([of_tools[..., :3], turned], axis=-1)
-        _add(wanted, changes)
+        by_joint_q = joint_q.grad.numpy().astype(np.float64)
+        changes = pulled_back(np, found.rates, by_joint_q, _exact(turns), _exact(tools), several)
+        _add(wanted, dict(zip(("positions", "orientations_xyzw", "offsets"), changes, strict=True)))
 
     tape.record_func(pull_back, [joint_q, *wanted.values()])
     return TapeAnswer(joint_q, found.success, found.is_differentiable)
@@ -120,6 +114,10 @@ def _numbers(name: str, one: Any) -> NDArray[np.floating]:
     if found.dtype.kind != "f":
         raise InputError(f"{name} is of type {found.dtype}. Allowed: floating-point numbers.")
     return found
+
+
+def _exact(numbers: NDArray[np.floating] | None) -> Float64Array | None:
+    return None if numbers is None else numbers.astype(np.float64)
 
 
 def _add(arrays: "Mapping[str, wp.array[Any]]", changes: Mapping[str, Float64Array]) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ik_service.derived_solve import POSE, TWIST, derived_solve, rates_shape
+from ik_service.derived_solve import POSE, TWIST, derived_solve, pulled_back, rates_shape
 from ik_service.ik_solver import IKSolver
 from ik_service.solver.device_solver import DeviceSolver
 from ik_service.solver.lm.status import IKStatus
@@ -140,13 +140,9 @@ def pull_back(
     by: Tensor, by_joint_q: Tensor, orientations_xyzw: Tensor | None, offsets: Tensor | None, targets: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Give gradients by positions, orientations and tool frames from the gradient by configurations."""
-    rates = torch.einsum("ncpk,nc->npk", by, by_joint_q)
-    of_targets, of_tools = rates[:, :targets], rates[:, targets:]
     orientations = by.new_zeros(by.shape[0], targets, 4) if orientations_xyzw is None else orientations_xyzw
-    tools = by.new_zeros(by.shape[0], 0, POSE)
-    if offsets is not None:
-        tools = torch.cat([of_tools[..., :3], _by_quaternion(of_tools[..., 3:], offsets[..., 3:])], dim=-1)
-    return of_targets[..., :3].clone(), _by_quaternion(of_targets[..., 3:], orientations), tools
+    positions, turns, tools = pulled_back(torch, by, by_joint_q, orientations, offsets, targets)
+    return positions.clone(), turns, by.new_zeros(by.shape[0], 0, POSE) if offsets is None else tools
 
 
 @pull_back.register_fake
@@ -155,15 +151,6 @@ def _of_pull_back(
 ) -> tuple[Tensor, Tensor, Tensor]:
     n, tools = by.shape[0], 0 if offsets is None else targets
     return by.new_empty(n, targets, 3), by.new_empty(n, targets, 4), by.new_empty(n, tools, POSE)
-
-
-def _by_quaternion(by_rotation: Tensor, q_xyzw: Tensor) -> Tensor:
-    """Give the gradient by a quaternion q from the gradient by a rotation vector w of exp(w) q: 2 (w, 0) q / |q|^2."""
-    w, vector, scalar = by_rotation, q_xyzw[..., :3], q_xyzw[..., 3:]
-    imaginary = scalar * w + torch.linalg.cross(w, vector)
-    found = torch.cat([imaginary, -(w * vector).sum(dim=-1, keepdim=True)], dim=-1)
-    length2 = (q_xyzw * q_xyzw).sum(dim=-1, keepdim=True)
-    return 2.0 * found / torch.where(length2 > 0.0, length2, 1.0)  # 0 for a missing quaternion
 
 
 class PullBackFunction(LastFunction):
