@@ -86,7 +86,8 @@ class BoundRows:
             lines, changes = _lines(data, block), _lines(data_rates, block)
             for table in self.tables:
                 inputs = _inputs(table, own, lines, way, changes)
-                both = self._evaluated(table, row_rates(table.group, tuple(data_rates)), inputs)
+                moving = (name for name in (*dict(table.group.data), ROW_WEIGHTS) if name in data_rates)
+                both = self._evaluated(table, row_rates(table.group, tuple(moving)), inputs)
                 outputs, rates = np.split(both, 2, axis=-1)
                 _add_rows(found.rows[block], table, rates)
                 _add_columns(found.jacobian[block], table, rates, own.S)
