@@ -28,6 +28,7 @@ from ik_service.solver.derivatives.target_motion import (
     LONGEST,
     SETTLED,
     STEPS,
+    MotionArrays,
     TargetIsland,
     island_motion,
     motion_kernel,
@@ -179,8 +180,8 @@ class DeviceDerivatives:
         self._offsets: NDArray[np.float64] | None = None
         self.use_tools(targets)
         dofs, coordinates = robot.active_dof_count, robot.joint_coord_count
-        shapes: dict[str, tuple[int, ...]] = {"joint_q": (coordinates,), "orientations": (count, 4), "regular": ()}
-        shapes |= {"free": (dofs,), "step": (dofs,), "touched": (dofs,)}
+        shapes: dict[str, tuple[int, ...]] = {"joint_q": (coordinates,), "orientations_xyzw": (count, 4), "regular": ()}
+        shapes |= {"free_dofs": (dofs,), "step": (dofs,), "touched": (dofs,)}
         shapes |= {"by_targets": (robot.joint_dof_count, TWIST * count), "by_offsets": (robot.joint_dof_count, 0)}
         self._arrays: dict[str, wp.array[Any]] = {
             name: wp.zeros((capacity, *shape), dtype=wp.float64, device=device) for name, shape in shapes.items()
@@ -199,27 +200,29 @@ class DeviceDerivatives:
 
     def _of_island(
         self, robot: KinematicRobot, targets: Sequence[Target], island: TargetIsland, path: int
-    ) -> "tuple[wp.Kernel, Any, wp.array[Any]]":
+    ) -> tuple[wp.Kernel, Any, Any]:
         has_reference = np.array([target.reference_link is not None for target in targets], np.int32)
         counts: wp.array[Any] = wp.array(island.rows[None].astype(np.float64), device=self._device)
         kernel = motion_kernel(int(island.rows.any(axis=1).sum()), len(island.dofs), path)
         load_kernels_alone(kernel.module, self._device)
+        arrays: Any = MotionArrays()
+        for name in ("orientations_xyzw", "free_dofs", "step", "touched", "regular", "by_targets", "by_offsets"):
+            setattr(arrays, name, self._arrays[name])
+        arrays.tools, arrays.row_counts = self._tools, counts
         no_tool = np.zeros_like(has_reference)
-        return kernel, island_motion(robot, island, has_reference, no_tool, self._device), counts
+        return kernel, island_motion(robot, island, has_reference, no_tool, self._device), arrays
 
     def launch(self, work: Workspace, count: int, by_targets: "wp.array[Any]", exists: "wp.array[Any]") -> None:
         """Launch the kernels of `by_targets` [problems, coordinates, targets, 6] and `exists` of a solve."""
         own, columns, inputs = self._arrays, work.verification.columns, work.inputs
         dofs, regular = self._dofs, own["regular"]
         given = columns["judged_q"].device, columns["success"].device, inputs.orientations_xyzw.device
-        self._run(_begin, count, *given, own["joint_q"], own["orientations"], self._state)
+        self._run(_begin, count, *given, own["joint_q"], own["orientations_xyzw"], self._state)
         for _ in range(STEPS):
-            self._run(_hold, count, own["joint_q"], dofs, own["free"], regular)
-            for kernel, island, counts in self._islands:
-                before = work.problems.settings, self._kinematics, own["joint_q"], island, self._tools
-                goals = inputs.positions.device, own["orientations"], counts, own["free"]
-                written = own["step"], own["touched"], regular, own["by_targets"], own["by_offsets"]
-                self._run(kernel, count, *before, *goals, *written)
+            self._run(_hold, count, own["joint_q"], dofs, own["free_dofs"], regular)
+            for kernel, island, arrays in self._islands:
+                arrays.positions = inputs.positions.device
+                self._run(kernel, count, work.problems.settings, self._kinematics, own["joint_q"], island, arrays)
             self._run(_go_on, count, dofs, own["touched"], regular, own["step"], own["joint_q"], self._state)
         self._run(_take, count, self._state, own["by_targets"], self._dof, by_targets, exists)
 

@@ -50,11 +50,29 @@ class IslandMotion:
     dof: wp.array[wp.int32]  # [DOFs of the island]: number of the active DOF
 
 
+@wp.struct
+class MotionArrays:
+    """Targets of problems, and the motion of their DOFs."""
+
+    tools: wp.array3d[wp.float64]  # [n, targets, 7]: T_link_tool
+    positions: wp.array3d[wp.float64]  # [n, targets, 3]
+    orientations_xyzw: wp.array3d[wp.float64]  # [n, targets, 4]
+    row_counts: wp.array3d[wp.float64]  # [1, targets, 6]: 1 for rows of the island, 0 for others
+    free_dofs: wp.array2d[wp.float64]  # [n, active DOFs]: 0 at an active limit
+    # out
+    step: wp.array2d[wp.float64]  # [n, active DOFs]
+    touched: wp.array2d[wp.float64]  # [n, active DOFs]: 1 if a row depends on the DOF
+    regular: wp.array[wp.float64]  # [n]: lowered to the least independent share of a row
+    by_targets: wp.array3d[wp.float64]  # [n, joint_dof_count, 6 targets]
+    by_offsets: wp.array3d[wp.float64]  # the same, or empty if no target has a tool
+
+
 @cache
 @typing.no_type_check
 def motion_kernel(targets: int, dofs: int, path: int) -> wp.Kernel:
     """Return the kernel for islands of this many targets and DOFs, with at most `path` joints below a link."""
     Island: Any = typed_warp.reference_to(IslandMotion)
+    Arrays: Any = typed_warp.reference_to(MotionArrays)
 
     @typed_warp.func_native(
         packet_function("chain", "target_motion", folder=TEMPLATES, targets=targets, dofs=dofs, path=path)
@@ -66,16 +84,7 @@ def motion_kernel(targets: int, dofs: int, path: int) -> wp.Kernel:
         robot: KinematicsRef,
         joint_q: wp.array2d[wp.float64],
         island: Island,
-        tools: wp.array3d[wp.float64],
-        positions: wp.array3d[wp.float64],
-        orientations_xyzw: wp.array3d[wp.float64],
-        row_counts: wp.array3d[wp.float64],
-        free_dofs: wp.array2d[wp.float64],
-        step_out: wp.array2d[wp.float64],
-        touched_out: wp.array2d[wp.float64],
-        regular_out: wp.array[wp.float64],
-        by_targets_out: wp.array3d[wp.float64],
-        by_offsets_out: wp.array3d[wp.float64],
+        arrays: Arrays,
     ): ...
 
     @wp.kernel(module="unique", enable_backward=False, module_options={"cpu_compiler_flags": cpu_target().flags})
@@ -84,37 +93,10 @@ def motion_kernel(targets: int, dofs: int, path: int) -> wp.Kernel:
         robot: Kinematics,  # with paths to each target's link, then to each reference link
         joint_q: wp.array2d[wp.float64],  # [n, joint_coord_count]
         island: IslandMotion,
-        tools: wp.array3d[wp.float64],  # [n, targets, 7]: T_link_tool
-        positions: wp.array3d[wp.float64],  # [n, targets, 3]
-        orientations_xyzw: wp.array3d[wp.float64],  # [n, targets, 4]
-        row_counts: wp.array3d[wp.float64],  # [1, targets, 6]: 1 for rows of the island, 0 for others
-        free_dofs: wp.array2d[wp.float64],  # [n, active DOFs]: 0 at an active limit
-        # out
-        step_out: wp.array2d[wp.float64],  # [n, active DOFs]
-        touched_out: wp.array2d[wp.float64],  # [n, active DOFs]: 1 if a row depends on the DOF
-        regular_out: wp.array[wp.float64],  # [n]: lowered to the least independent share of a row
-        by_targets_out: wp.array3d[wp.float64],  # [n, joint_dof_count, 6 targets]
-        by_offsets_out: wp.array3d[wp.float64],  # the same, or empty if no target has a tool
+        arrays: MotionArrays,
     ):
         p = wp.tid()
-        write_motion(
-            p,
-            p,
-            count[0] - p,
-            robot,
-            joint_q,
-            island,
-            tools,
-            positions,
-            orientations_xyzw,
-            row_counts,
-            free_dofs,
-            step_out,
-            touched_out,
-            regular_out,
-            by_targets_out,
-            by_offsets_out,
-        )
+        write_motion(p, p, count[0] - p, robot, joint_q, island, arrays)
 
     return target_motion
 
@@ -172,15 +154,16 @@ class TargetMotion:
         step, touched, least = np.zeros(free.shape), np.zeros(free.shape), np.ones(n)
         tools = targets if self._has_tool.any() else 0
         by_targets, by_offsets = (np.zeros((n, robot.joint_dof_count, count * TWIST)) for count in (targets, tools))
-        arrays = [shown(one) for one in (step, touched, least, by_targets, by_offsets)]
-        configurations, given = shown(joint_q), [shown(one[problems]) for one in self._given]
-        count = shown(np.array([n], np.int32))
-        is_free = shown(free.astype(np.float64))
+        arrays: Any = MotionArrays()
+        given = (one[problems] for one in self._given)
+        arrays.tools, arrays.positions, arrays.orientations_xyzw = map(shown, given)
+        arrays.free_dofs, arrays.step, arrays.touched = map(shown, (free.astype(np.float64), step, touched))
+        arrays.regular, arrays.by_targets, arrays.by_offsets = map(shown, (least, by_targets, by_offsets))
+        configurations, count = shown(joint_q), shown(np.array([n], np.int32))
         for island in islands:
-            counts = shown(island.rows[None].astype(np.float64))
+            arrays.row_counts = shown(island.rows[None].astype(np.float64))
             own = island_motion(robot, island, self._has_reference, self._has_tool)
-            inputs = [count, self._kinematics, configurations, own, *given, counts, is_free]
-            launch(self._kernel(island), n, [*inputs, *arrays])
+            launch(self._kernel(island), n, [count, self._kinematics, configurations, own, arrays])
         by = [one.reshape(n, robot.joint_dof_count, -1, TWIST) for one in (by_targets, by_offsets)]
         return Motion(step, touched > 0.0, least > LEAST_SHARE, *by)
 
