@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from ik_service.constraints.closing_joints import coordinate_groups, with_closing_joints
 from ik_service.constraints.linear_algebra import applied, least_change
-from ik_service.constraints.residual_rows import ConstraintRows, loop_frames, stated_groups
+from ik_service.constraints.residual_rows import BoundConstraints, loop_frames, stated_groups
 from ik_service.kinematics.bound_rows import frame_poses
 from ik_service.kinematics.host_tangent import BodyMotion, body_motion
 from ik_service.mechanism.configuration import checked_joint_q, checked_tangent
@@ -65,9 +65,9 @@ class ErrorRows:
         self._frames = loop_frames(whole)
         others = [groups[0] for groups in stated_groups(whole, constraints_of(whole)[len(robot.loops) :])]
         errors, twists = ([Element(pair, data_columns=own) for pair in self._frames] for own in ((), (0,)))
-        self._errors = ConstraintRows(whole, [(POSE_ERROR, errors), *others])
-        self._rates = ConstraintRows(whole, [(RELATIVE_TWIST, twists), *others])
-        self._closing = ConstraintRows(robot, coordinate_groups(robot))  # coordinates of the closing joints
+        self._errors = BoundConstraints(whole, [(POSE_ERROR, errors), *others])
+        self._rates = BoundConstraints(whole, [(RELATIVE_TWIST, twists), *others])
+        self._closing = BoundConstraints(robot, coordinate_groups(robot))  # coordinates of the closing joints
         coordinates = np.arange(whole.joint_coord_count, dtype=np.int32)
         # all coordinates and all DOFs, as indices of the whole's; and the map of changes of all DOFs to changes of the
         # whole's, shape [DOFs of the whole, all DOFs]

@@ -51,7 +51,7 @@ def loop_frames(robot: KinematicRobot) -> list[tuple[BodyFrame, BodyFrame]]:
     ]
 
 
-class ConstraintRows:
+class BoundConstraints:
     """Rows of constraints, without weights."""
 
     def __init__(self, robot: KinematicRobot, groups: Groups) -> None:
@@ -79,7 +79,7 @@ def or_zero(derivatives: Float64Array) -> Float64Array:
     return derivatives
 
 
-class BoundedRows(ConstraintRows):
+class BoundedRows(BoundConstraints):
     """Rows of a robot's constraints, then rows of limits of closing joints."""
 
     def __init__(self, robot: KinematicRobot) -> None:
