@@ -1,5 +1,6 @@
 """Result of a fitted clip."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from ik_service.motion.metric import CHANGE_ROUNDING, JointMetric
 from ik_service.motion.result import RateLimits
 from ik_service.solver.given.targets import ROTATION_LENGTH
 from ik_service.solver.lm.status import STATUS_WORDS, IKStatus
+
+WORST = 5  # frames in a summary
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +72,25 @@ class ClipResult:
     def status_names(self) -> list[str]:
         """Status of every frame as a lower-case word."""
         return [STATUS_WORDS[code] for code in self.status.tolist()]
+
+    def explain(self) -> str:
+        """Return a summary in words: statuses, errors, held links, and the frames of largest cost."""
+        counts = ", ".join(f"{word} {count}" for word, count in Counter(self.status_names).most_common())
+        largest = np.argsort(-self.cost, kind="stable")[:WORST]
+        errors = np.nan_to_num(self.position_error)
+        lines = [
+            f"{len(self)} frames, {len(self) * self.dt:.1f} s: {counts}",
+            f"mean position error {1e3 * errors.mean():.3g} mm, largest {1e3 * errors.max():.3g} mm",
+            *(
+                f"'{link}' drifts by up to {1e3 * np.nanmax(own):.3g} mm while held"
+                for link, own in zip(self.held_links, self.held_drift.T, strict=True)
+                if not np.isnan(own).all()
+            ),
+            f"largest cost in frames {', '.join(map(str, largest.tolist()))}",
+        ]
+        if self.clearance is not None and (touching := np.flatnonzero(self.clearance <= 0.0)).size:
+            lines.append(f"in contact with itself in {touching.size} frames, first in frame {touching[0]}")
+        return "\n".join(lines)
 
 
 def clip_result(

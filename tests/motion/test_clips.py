@@ -144,6 +144,10 @@ def test_held_feet_stand(humanoid, solver):
     walk = motion("walk", FRAMES)
     free, held = fit(solver, walk), fit(solver, walk, held=walk.planted, plane=(0.0, 0.0, 2.0, 0.0))
     assert held.held_links == FEET
+    told = held.explain()
+    assert f"blocked_by_limits {held.status_names.count('blocked_by_limits')}" in told
+    assert f"'{FEET[0]}' drifts by up to {1e3 * np.nanmax(held.held_drift[:, 0]):.3g} mm while held" in told
+    assert f"largest cost in frames {int(held.cost.argmax())}," in told
     position, _ = poses_of(humanoid, held.joint_q, list(FEET))
     loose, _ = poses_of(humanoid, free.joint_q, list(FEET))
     clip = np.zeros(FRAMES, np.intp)
