@@ -27,7 +27,7 @@ FINEST, SMALLEST = 0.003, 0.001  # least allowed error, and least radius of a sp
 FIT_POINTS, FIT_STEPS = 800, 25  # surface points of a link, about, and steps of a fit
 POWER = 4  # exponent of the errors in a fit: large errors count most
 DAMPING, LONGEST_STEP = 0.05, 0.3  # share of the trace, and longest step of a sphere in radii
-SAMPLES = 150  # random configurations in which links meet
+DRAWN_SAMPLES = 150  # random configurations in which links meet
 ERROR_WEIGHT = 0.02  # priority of a link without contacts, as a share of the priority of a link always in contact
 TOUCH_POINTS, TOUCH_SAMPLES = 20_000, 25  # surface points and configurations of a pair tested for contact
 FREE_GAP = 0.001  # least gap of spheres in the configuration that is free [m]
@@ -61,11 +61,11 @@ def fit_spheres(
         progress: Function called with the used share of the budget.
     """
     links = {link: _FittedLink(solid) for link, solid in solids.items()}
-    pairs = choose_pairs(robot, _spheres(links, fit), SAMPLES)
+    pairs = choose_pairs(robot, _spheres(links, fit), DRAWN_SAMPLES)
     checked = (*pairs.pairs, *pairs.left_out.get(ALWAYS, ()))
     mostly = _mostly_touching(robot, solids, checked, rest)
     checked = tuple(pair for pair in checked if pair not in mostly)
-    drawn = robot.random_joint_q(np.random.default_rng(0), SAMPLES)
+    drawn = robot.random_joint_q(np.random.default_rng(0), DRAWN_SAMPLES)
     while (used := sum(len(own.radii) for own in links.values())) < per_link * len(links):
         progress(used / (per_link * len(links)))
         if not _refine(robot, links, CollisionModel(_spheres(links, fit), checked), drawn, rest, per_link * len(links)):
