@@ -13,19 +13,16 @@ PANEL_S = 3.0  # time after which the panel is sent at the latest [s]
 UPLOAD_S = 0.5  # time for a browser to say that a file has come, before the button is made anew [s]
 SLICE_S = 0.2  # least time from a solve to the next slice [s]
 SOLVE_ACTIONS = frozenset(
-    ("again", "branch", "click", "collision", "drag", "loops", "obstacle", "pick", "rest", "step")
+    "again ball box branch click collision drag loops pick remove rest size step undo".split()
 )
 """Actions that a solve of the targets completes."""
-START_ACTIONS = (SOLVE_ACTIONS - {"again", "drag", "rest", "step"}) | {"grab"}
-"""Those that begin a drag, or a solve that is no part of one."""
-TOUCH_ACTIONS = frozenset(("again", "branch", "collision", "loops", "obstacle"))  # those after which no arm is frozen
+START_ACTIONS = frozenset(("grab", "pick"))  # those that begin a drag or a change that can be undone
+TOUCH_ACTIONS = SOLVE_ACTIONS - {"click", "drag", "pick", "rest", "step"}  # those after which no arm is frozen
 PATH_ACTIONS = frozenset(("clear", "follow", "play"))
 ASIDE_ACTIONS = PATH_ACTIONS | {"click", "file", "held", "random", "slice", "solutions"}
 """Those that leave the robot as it is where they fail."""
 QUESTION_ACTIONS = frozenset(("follow", "random", "solutions"))  # questions besides the solve of the targets
-VIEW_ACTIONS = frozenset(
-    ("axes", "dark", "grab", "islands", "picks", "ranges", "refresh", "release", "spheres", "start", "upload")
-)
+VIEW_ACTIONS = frozenset(("dark", "grab", "picks", "refresh", "release", "scheme", "spheres", "upload"))
 """Those that change what is seen alone."""
 QUIET_ACTIONS = frozenset(("grab", "held", "play", "refresh", "release", "slice"))
 """Those after which it is still said why there was no answer."""

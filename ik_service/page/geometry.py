@@ -1,27 +1,36 @@
-"""Pictures of a robot: rods along the link tree, discs for joints, balls at leaf links, meshes where available.
+"""Pictures of a robot: the bodies of links where its file has some, otherwise rods along the link tree with discs.
 
 Every part is fixed to a body (-1 for the world), so a picture of a configuration is the poses of the bodies times the
 poses of the parts in them. No part of this file knows viser.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.collision.shapes import BoundedShape, Box, RoundShape, Sphere
+from ik_service.errors import RobotFileError
 from ik_service.mechanism.transforms import Float64Array, identity_transform, quaternion_between, transform_multiply
 from ik_service.robots import JointType, RobotModel
-from ik_service.robots.readers.mesh_file import Mesh
+from ik_service.robots.readers.mesh_file import Mesh, read_mesh
+from ik_service.robots.readers.urdf import read_visuals
 
-Ends = tuple[float, float]
+Color = tuple[int, int, int]
+ROD_COLOR: Color = (212, 216, 222)
+JOINT_MATERIAL = "joint"  # material of a body's parts in the color of its joint: the result of the solve
 ROD_SHARE = 0.036  # radius of the thickest rod over the size of the robot; those of the last links have half of it
 DISC_RADIUS, DISC_HEIGHT = 1.55, 2.5  # of a disc, over the radius of the rod that ends there
 RAIL_RADIUS = 0.45  # of the rail of a slider, over the radius of the rod
 RAIL_SHARE = 0.15  # longest way of a rail to either side, over the size of the robot
-MESH_SIDES = 16  # of a round mesh: few, since a browser without a graphics card feels every corner
+SIDES = 28  # of round meshes
+EDGE = 0.14  # radius of the edge of a cylinder, over its radius
+BOX_EDGE = 0.07  # width of the edge of a box, over its sizes
 LEAST_SIZE = 1e-3  # size of a robot without any length [m]
 _Z_AXIS = np.array([0.0, 0.0, 1.0])
 
@@ -35,6 +44,29 @@ class Role(IntEnum):
     LINK = 3
 
 
+class Body(NamedTuple):
+    """A shape of a link to be seen, in the frame of the link."""
+
+    shape: BoundedShape | Mesh
+    material: str = ""
+    color: Color | None = None  # None where the file has none
+
+
+def visible_bodies(urdf: bytes, file: Path | None = None) -> dict[str, list[Body]]:
+    """Return the visual shapes of a URDF, and its readable meshes where its path is given, by link."""
+    found = dict[str, list[Body]]()
+    for link, visuals in read_visuals(urdf).items():
+        for read, material, rgba in visuals:
+            shapes: list[BoundedShape | Mesh] = [*read.shapes]
+            for reference in read.meshes if file is not None else ():
+                with suppress(RobotFileError):
+                    shapes.append(read_mesh(reference, file))
+            red, green, blue = (round(255 * part) for part in (rgba or (-1.0,) * 4)[:3])
+            color = (red, green, blue) if rgba else None
+            found.setdefault(link, []).extend(Body(shape, material, color) for shape in shapes)
+    return {link: bodies for link, bodies in found.items() if bodies}
+
+
 @dataclass(frozen=True, eq=False)
 class Parts:
     """Scaled copies of one mesh."""
@@ -44,8 +76,9 @@ class Parts:
     X_body: Float64Array  # `T_body_part` [m, xyzw], shape [parts, 7]
     scales: Float64Array  # scale of the mesh along its axes [m], shape [parts, 3]
     role: NDArray[np.int64]  # `Role` of each part, shape [parts]
-    index: NDArray[np.int64]  # DOF of a disc; link of a tip, a mesh or a sphere; -1 for other parts, shape [parts]
+    index: NDArray[np.int64]  # DOF of a joint's part; link of a tip, a mesh or a sphere; -1 for others, shape [parts]
     link: NDArray[np.int64]  # link of each part, for a disc the link turned by the joint; -1 for spheres, shape [parts]
+    color: NDArray[np.uint8]  # own color of each part, shape [parts, 3]
 
     def poses(self, bodies: Float64Array) -> Float64Array:
         """Return where the parts are in the world frame [m, xyzw], shape [n, parts, 7], from `placed_bodies`."""
@@ -62,6 +95,45 @@ class _Row:
     role: Role
     index: int = -1
     link: int = -1
+    color: Color = ROD_COLOR
+
+
+class _Collected:
+    """Parts during collection, by mesh."""
+
+    def __init__(self) -> None:
+        self.tubes, self.caps, self.balls, self.boxes = list[_Row](), list[_Row](), list[_Row](), list[_Row]()
+        self.meshes = list[tuple[Mesh, _Row]]()
+
+    def add_cylinder(self, body: int, pose: Float64Array, radius: float, length: float, *of: Any) -> None:
+        """Add a cylinder about z of the pose with round edges; `of` is role, index, link and color."""
+        edge = min(EDGE * radius, 0.5 * length)
+        if length > 2.0 * edge:
+            self.tubes.append(_Row(body, pose, (radius, radius, length - 2.0 * edge), *of))
+        for turn in (identity_transform()[3:], np.array([1.0, 0.0, 0.0, 0.0])):
+            end = np.concatenate([[0.0, 0.0, (0.5 * length - edge) * (1.0 - 2.0 * turn[0])], turn])
+            self.caps.append(_Row(body, transform_multiply(pose, end), (radius, radius, edge / EDGE), *of))
+
+    def add_body(self, body: int, frame: Float64Array, shown: Body, *of: Any) -> None:
+        """Add a shape in a frame of a body."""
+        shape = shown.shape
+        if isinstance(shape, Mesh):
+            self.meshes.append((shape, _Row(body, frame, (1.0,) * 3, *of)))
+            return
+        at = np.asarray(shape.position if isinstance(shape, Sphere) else shape.pose)
+        pose = transform_multiply(frame, at if len(at) == 7 else _at(at))
+        if isinstance(shape, Box):
+            self.boxes.append(_Row(body, pose, tuple(shape.size), *of))  # type: ignore[arg-type]
+        elif isinstance(shape, Sphere):
+            self.balls.append(_Row(body, pose, (shape.radius,) * 3, *of))
+        elif isinstance(shape, RoundShape):
+            self.add_cylinder(body, pose, shape.radius, shape.length, *of)
+
+    def parts(self) -> tuple[Parts, ...]:
+        """Return what is collected, without empty parts."""
+        sets = [(tube_mesh(), self.tubes), (cap_mesh(), self.caps), (ball_mesh(), self.balls), (box_mesh(), self.boxes)]
+        sets += [(mesh, [row]) for mesh, row in self.meshes]
+        return tuple(_parts(mesh, rows) for mesh, rows in sets if rows)
 
 
 def loop_rods(robot: RobotModel, bodies: Float64Array) -> Float64Array:
@@ -85,42 +157,50 @@ def placed_bodies(robot: RobotModel, joint_q: NDArray[Any]) -> Float64Array:
     return np.concatenate([bodies, np.broadcast_to(identity_transform(), (len(bodies), 1, 7))], axis=1)
 
 
-def robot_parts(robot: RobotModel, meshes: Mapping[str, Sequence[Mesh]] | None = None) -> tuple[Parts, ...]:
-    """Return rods with discs, balls for tips, and the meshes of links; links with a mesh have no rods."""
-    size, meshes = robot_size(robot), meshes or {}
+def robot_parts(robot: RobotModel, bodies: Mapping[str, Sequence[Body]] | None = None) -> tuple[Parts, ...]:
+    """Return the parts of a robot from the bodies of its links, by name.
+
+    Bodies with parts of `JOINT_MATERIAL` are all that is drawn. Otherwise links without a body have rods, joints have
+    discs, and leaf links have balls.
+    """
+    collected, bodies = _Collected(), bodies or {}
+    is_dressed = any(one.material == JOINT_MATERIAL for shown in bodies.values() for one in shown)
+    for link, name in enumerate(robot.link_names):
+        body, frame = int(robot.link_body[link]), robot.link_X_body[link]
+        for one in bodies.get(name, ()):
+            of: tuple[Any, ...] = (Role.ROD if is_dressed else Role.LINK, link)
+            if one.material == JOINT_MATERIAL and body >= 0:
+                of = Role.JOINT, int(robot.joint_qd_start[body])
+            collected.add_body(body, frame, one, *of, link, one.color or ROD_COLOR)
+    if not is_dressed:
+        _add_rods(robot, collected, bodies)
+    return collected.parts()
+
+
+def _add_rods(robot: RobotModel, collected: _Collected, bodies: Mapping[str, Sequence[Body]]) -> None:
+    size, rounded = robot_size(robot), set[tuple[float, ...]]()
     thickness = ROD_SHARE * size * _slenderness(robot)
-    cylinders, balls, rounded = list[_Row](), list[_Row](), set[tuple[float, ...]]()
     for body, start, end, link in _rods(robot):
-        if robot.link_names[link] in meshes:
+        if robot.link_names[link] in bodies:
             continue
         radius, length = float(thickness[link]), float(np.linalg.norm(end - start))
         if length > 0.05 * radius:
             turn = quaternion_between(_Z_AXIS, (end - start) / length)
             pose = np.concatenate([0.5 * (start + end), turn])
-            cylinders.append(_Row(body, pose, (radius, radius, length), Role.ROD, link=link))
+            collected.tubes.append(_Row(body, pose, (radius, radius, length), Role.ROD, link=link))
         for point in (start, end):
             key = (body, *np.round(point, 9).tolist())
             if key not in rounded:
-                balls.append(_Row(body, _at(point), (radius, radius, radius), Role.ROD, link=link))
+                collected.balls.append(_Row(body, _at(point), (radius, radius, radius), Role.ROD, link=link))
             rounded.add(key)
     for joint in range(robot.joint_count):
         link = int(np.flatnonzero(robot.link_body == joint)[0])
-        cylinders += (
-            replace(row, link=link) for row in _joint(robot, float(thickness[link]), RAIL_SHARE * size, joint)
-        )
+        _add_joint(robot, collected, joint, link, float(thickness[link]))
     leaves = set(range(len(robot.link_names))) - set(robot.link_parent.tolist())
     for link in sorted(leaves):
-        radius = 1.15 * float(thickness[link])
-        balls.append(_Row(int(robot.link_body[link]), robot.link_X_body[link], (radius,) * 3, Role.TIP, link, link))
-    links = [(link, mesh) for link, name in enumerate(robot.link_names) for mesh in meshes.get(name, ())]
-    return (
-        _parts(cylinder_mesh(), cylinders),
-        _parts(ball_mesh(), balls),
-        *(
-            _parts(mesh, [_Row(int(robot.link_body[link]), robot.link_X_body[link], (1.0,) * 3, Role.LINK, link, link)])
-            for link, mesh in links
-        ),
-    )
+        scales = (1.15 * float(thickness[link]),) * 3
+        row = _Row(int(robot.link_body[link]), robot.link_X_body[link], scales, Role.TIP, link, link)
+        collected.balls.append(row)
 
 
 def sphere_parts(robot: RobotModel) -> Parts:
@@ -162,38 +242,21 @@ def _rods(robot: RobotModel) -> Iterator[tuple[int, Float64Array, Float64Array, 
                 yield int(robot.link_body[link]), robot.link_X_body[link, :3], frame[:3], link
 
 
-def _joint(robot: RobotModel, radius: float, reach: float, joint: int) -> Iterator[_Row]:
-    """Yield discs about the rotation axes of a joint, and the rail of a sliding joint."""
-    start, stop = int(robot.joint_qd_start[joint]), int(robot.joint_qd_start[joint + 1])
+def _add_joint(robot: RobotModel, collected: _Collected, joint: int, link: int, radius: float) -> None:
+    """Add discs about the rotation axes of a joint, and rails of sliding joints between their limits."""
     if robot.joint_type[joint] == JointType.FLOATING:
         return
-    linear, parent = int(robot.joint_dof_dim[joint, 0]), int(robot.joint_parent[joint])
-    for dof in range(start, stop):
-        turn = quaternion_between(_Z_AXIS, robot.joint_axis[dof])
-        pose = transform_multiply(robot.joint_X_p[joint], np.concatenate([np.zeros(3), turn]))
-        if dof - start >= linear:
-            scales = (DISC_RADIUS * radius, DISC_RADIUS * radius, DISC_HEIGHT * radius)
-            yield _Row(parent, pose, scales, Role.JOINT, dof)
-            continue
-        for body, frame, (low, high) in _slide(robot, joint, dof, reach):
-            middle = np.concatenate([[0.0, 0.0, 0.5 * (low + high)], identity_transform()[3:]])
-            thin = RAIL_RADIUS * radius
-            turned = transform_multiply(frame, np.concatenate([np.zeros(3), turn]))
-            yield _Row(body, transform_multiply(turned, middle), (thin, thin, high - low), Role.JOINT, dof)
-
-
-def _slide(robot: RobotModel, joint: int, dof: int, reach: float) -> Iterator[tuple[int, Float64Array, Ends]]:
-    """Yield the parts of a sliding joint: body, frame, and both ends along the axis [m].
-
-    A rail if the joint may be at zero; otherwise a sleeve up to the shortest travel, and a rod for the rest.
-    """
-    lower, upper = float(robot.joint_limit_lower[dof]), float(robot.joint_limit_upper[dof])
-    if lower > 0.0 and np.isfinite(upper):
-        yield int(robot.joint_parent[joint]), robot.joint_X_p[joint], (0.0, lower)
-        yield joint, identity_transform(), (lower - upper, 0.0)
-        return
-    low, high = max(lower, -reach), min(upper, reach)
-    yield int(robot.joint_parent[joint]), robot.joint_X_p[joint], (low, high)
+    start, linear = int(robot.joint_qd_start[joint]), int(robot.joint_dof_dim[joint, 0])
+    parent, reach = int(robot.joint_parent[joint]), RAIL_SHARE * robot_size(robot)
+    for dof in range(start, int(robot.joint_qd_start[joint + 1])):
+        turned = np.concatenate([np.zeros(3), quaternion_between(_Z_AXIS, robot.joint_axis[dof])])
+        pose, thick, length = transform_multiply(robot.joint_X_p[joint], turned), DISC_RADIUS, DISC_HEIGHT * radius
+        if dof - start < linear:
+            limits = float(robot.joint_limit_lower[dof]), float(robot.joint_limit_upper[dof])
+            low, high = (float(np.clip(limit, -reach, reach)) for limit in limits)
+            pose = transform_multiply(pose, _at([0.0, 0.0, 0.5 * (low + high)]))
+            thick, length = RAIL_RADIUS, max(high - low, RAIL_RADIUS * radius)
+        collected.add_cylinder(parent, pose, thick * radius, length, Role.JOINT, dof, link)
 
 
 def _slenderness(robot: RobotModel) -> Float64Array:
@@ -205,7 +268,7 @@ def _slenderness(robot: RobotModel) -> Float64Array:
     return np.maximum(0.5, 1.0 - 0.5 * share)
 
 
-def _at(point: Float64Array) -> Float64Array:
+def _at(point: Any) -> Float64Array:
     return np.concatenate([point, identity_transform()[3:]])
 
 
@@ -218,38 +281,50 @@ def _parts(mesh: Mesh, rows: list[_Row]) -> Parts:
         np.array([row.role for row in rows], np.int64),
         np.array([row.index for row in rows], np.int64),
         np.array([row.link for row in rows], np.int64),
+        np.array([row.color for row in rows], np.uint8).reshape(-1, 3),
     )
 
 
-def cylinder_mesh() -> Mesh:
-    """Return a cylinder of radius and length 1 about z.
+def tube_mesh() -> Mesh:
+    """Return the side of a cylinder of radius and length 1 about z."""
+    return _turned([(1.0, -0.5), (1.0, 0.5)])
 
-    Sides and caps have separate vertices, so edges are sharp.
-    """
-    angle = np.linspace(0.0, 2.0 * np.pi, MESH_SIDES, endpoint=False)
-    ring = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    rings = [np.column_stack([ring, np.full(MESH_SIDES, z)]) for z in (-0.5, 0.5)]
-    vertices = np.concatenate([*rings, *rings, [[0.0, 0.0, -0.5], [0.0, 0.0, 0.5]]])
-    faces = list[tuple[int, int, int]]()
-    for k in range(MESH_SIDES):
-        after = (k + 1) % MESH_SIDES
-        low, top = 2 * MESH_SIDES, 3 * MESH_SIDES
-        faces += [(k, after, MESH_SIDES + k), (after, MESH_SIDES + after, MESH_SIDES + k)]
-        faces += [(4 * MESH_SIDES, low + after, low + k), (4 * MESH_SIDES + 1, top + k, top + after)]
-    return Mesh(vertices, np.array(faces, np.int32))
+
+def cap_mesh() -> Mesh:
+    """Return the end of a cylinder of radius 1 with a round edge, from z = 0 to `EDGE`."""
+    arc = np.linspace(0.0, 0.5 * np.pi, 4)
+    return _turned([*((1.0 - EDGE + EDGE * np.cos(one), EDGE * np.sin(one)) for one in arc), (0.0, EDGE)])
 
 
 def ball_mesh() -> Mesh:
     """Return a ball of radius 1."""
-    polar, angle = (
-        np.linspace(0.0, np.pi, MESH_SIDES // 2 + 1),
-        np.linspace(0.0, 2.0 * np.pi, MESH_SIDES, endpoint=False),
-    )
-    sine, cosine = np.sin(polar)[:, None], np.cos(polar)[:, None]
-    grid = np.stack([sine * np.cos(angle), sine * np.sin(angle), np.broadcast_to(cosine, (len(polar), MESH_SIDES))], -1)
-    faces = list[tuple[int, int, int]]()
-    for row in range(MESH_SIDES // 2):
-        for k in range(MESH_SIDES):
-            here, beside = row * MESH_SIDES + k, row * MESH_SIDES + (k + 1) % MESH_SIDES
-            faces += [(here, here + MESH_SIDES, beside), (beside, here + MESH_SIDES, beside + MESH_SIDES)]
-    return Mesh(grid.reshape(-1, 3), np.array(faces, np.int32))
+    polar = np.linspace(-0.5 * np.pi, 0.5 * np.pi, SIDES // 2 + 1)
+    return _turned([(abs(np.cos(one)), np.sin(one)) for one in polar])
+
+
+def box_mesh() -> Mesh:
+    """Return a box of side 1 with round edges."""
+    half, arc = 0.5 - BOX_EDGE, np.linspace(0.0, 0.5 * np.pi, 4)
+    around = (arc + arc[-1] * np.arange(4)[:, None]).ravel()
+    corners = half * np.sign(np.stack([np.cos(around), np.sin(around)]).reshape(2, 4, 4)[:, :, [1]]).repeat(4, 2)
+    circle = np.stack([np.cos(around), np.sin(around)])
+    rings = [np.zeros((len(around), 3)) - 0.5 * _Z_AXIS]
+    for z, tilt in (*((-half, -one) for one in arc[::-1]), *((half, one) for one in arc)):
+        level = corners.reshape(2, -1) + BOX_EDGE * np.cos(tilt) * circle
+        rings.append(np.column_stack([*level, np.full(len(around), z + BOX_EDGE * np.sin(tilt))]))
+    return _joined([*rings, np.zeros((len(around), 3)) + 0.5 * _Z_AXIS])
+
+
+def _turned(profile: Sequence[tuple[float, float]]) -> Mesh:
+    """Return the surface of a profile of radius and z, upward along its outside, turned about z."""
+    angle = np.linspace(0.0, 2.0 * np.pi, SIDES, endpoint=False)
+    return _joined([np.column_stack([r * np.cos(angle), r * np.sin(angle), np.full(SIDES, z)]) for r, z in profile])
+
+
+def _joined(rings: list[Float64Array]) -> Mesh:
+    """Return the surface between rings of points about z, upward."""
+    sides = len(rings[0])
+    low = np.arange(sides * (len(rings) - 1))
+    after = np.where(low % sides == sides - 1, low + 1 - sides, low + 1)
+    faces = np.concatenate([np.stack([low, after, low + sides], 1), np.stack([after, after + sides, low + sides], 1)])
+    return Mesh(np.concatenate(rings), faces.astype(np.int32))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ik_service.errors import RobotFileError
 from ik_service.ik_solver import IKSolver
 from ik_service.kernels.kernel_loading import KernelsFor
+from ik_service.page.geometry import Body, visible_bodies
 from ik_service.page.questions import (
     Answer,
     AskedTarget,
@@ -22,8 +22,6 @@ from ik_service.page.questions import (
     named_pair,
 )
 from ik_service.robots import RobotModel, World, builtin_robot_names, load_robot
-from ik_service.robots.readers.mesh_file import Mesh, read_mesh
-from ik_service.robots.readers.urdf import read_visuals
 from ik_service.robots.readers.world_file import read_world
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target
@@ -40,11 +38,12 @@ class LocalSolving(Solving):
 
     def __init__(self, device: str = "auto", robot_file: str | None = None) -> None:
         super().__init__(builtin_robot_names(), "http://127.0.0.1:8000")
-        self._device, self._meshes = device, dict[str, dict[str, list[Mesh]]]()
+        self._device, self._bodies = device, dict[str, dict[str, list[Body]]]()
         self._brought = OrderedDict[str, RobotModel]()
         if robot_file is not None:
             name = Path(robot_file).stem
-            self._models[name], self._meshes[name] = load_robot(robot_file), visual_meshes(Path(robot_file))
+            self._models[name], path = load_robot(robot_file), Path(robot_file)
+            self._bodies[name] = visible_bodies(path.read_bytes(), path) if path.suffix == ".urdf" else {}
             self.files[name] = robot_file
             self.robots = (name, *(other for other in self.robots if other != name))
         self._solvers: OrderedDict[tuple[object, ...], IKSolver] = OrderedDict()
@@ -53,9 +52,9 @@ class LocalSolving(Solving):
         """Return the model of a built-in or uploaded robot; see `Solving.robot`."""
         return self._brought[name] if name in self._brought else super().robot(name)
 
-    def meshes(self, name: str) -> Mapping[str, Sequence[Mesh]]:
-        """Return the readable meshes named by the file of the robot; robots without a file have none."""
-        return self._meshes.get(name, {})
+    def bodies(self, name: str) -> Mapping[str, Sequence[Body]]:
+        """Return visual shapes of the file of the robot; see `Solving.bodies`."""
+        return self._bodies[name] if name in self._bodies else super().bodies(name)
 
     def add_robot(self, name: str, text: bytes) -> str:
         """Keep an uploaded robot, as one of the last `BROUGHT_MOST`; see `Solving.add_robot`."""
@@ -68,9 +67,10 @@ class LocalSolving(Solving):
         except IKError as error:
             raise PageError(f"'{name}' cannot be shown: {error}") from error
         file, name = name, f"{Path(name).stem[:40]} {model.content_hash[:6]}"
-        self._brought[name], self.files[name] = model, file
+        self._brought[name], self.files[name], self._bodies[name] = model, file, visible_bodies(text)
         while len(self._brought) > BROUGHT_MOST:
-            del self.files[self._brought.popitem(last=False)[0]]
+            old, _ = self._brought.popitem(last=False)
+            del self.files[old], self._bodies[old]
         return name
 
     def solve(self, question: Question) -> Answer:
@@ -135,18 +135,6 @@ class LocalSolving(Solving):
                 self._solvers.popitem(last=False)
         self._solvers.move_to_end(key)
         return self._solvers[key]
-
-
-def visual_meshes(file: Path) -> dict[str, list[Mesh]]:
-    """Return the meshes named by a URDF, by link, without unreadable files."""
-    found = dict[str, list[Mesh]]()
-    if file.suffix == ".urdf":
-        for link, references in read_visuals(file.read_bytes()).items():
-            for reference in references:
-                with contextlib.suppress(RobotFileError):
-                    mesh = read_mesh(reference, file)
-                    found.setdefault(link, []).append(mesh)
-    return found
 
 
 def _declared(target: AskedTarget) -> Target:

@@ -32,6 +32,7 @@ THREADS_END_S = 60.0
 UPLOAD_MOST = 1 << 20  # bytes of an uploaded file
 MESSAGE_MOST = 4 * UPLOAD_MOST  # bytes of a message that a browser sends; parts of files are smaller
 UPLOADS_MOST = 2  # uploads of a browser at a time
+SCHEME = re.compile(r"/scheme/(\d{1,9})/(dark|light)")  # path of a picture, see `words.scheme_html`
 HOST = re.compile(r"(?:\[([\da-fA-F:.]+)\]|([^\[\]:/@]+))(?::\d+)?")
 """The header Host: an IPv6 address in brackets, or a name or IPv4 address; then a port."""
 
@@ -49,9 +50,11 @@ class Page:
         self._solving, self._first, self._is_dark = solving, robot or solving.robots[0], is_dark
         solving.robot(self._first)
         self._waiting: queue.SimpleQueue[Visitor | None] = queue.SimpleQueue()
+        self._schemes = dict[int, bool]()  # of browsers that are about to have a visitor: whether their system is dark
         self.visitors: dict[int, Visitor] = {}  # by connection number of the browser
         port = _free_port(host, port)
-        with contextlib.redirect_stdout(io.StringIO()), guarded_server(host):  # viser prints a greeting
+        guard = guarded_server(host, self._tell_scheme)
+        with contextlib.redirect_stdout(io.StringIO()), guard:  # viser prints a greeting
             self._server = viser.ViserServer(host=host, port=port, verbose=False)
         self.url = f"http://{host}:{self._server.get_port()}"
         self._threads = [
@@ -81,11 +84,18 @@ class Page:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _tell_scheme(self, client_id: int, is_dark: bool) -> None:
+        self._schemes[client_id] = is_dark
+        if client_id in self.visitors:
+            self.visitors[client_id].enqueue("scheme", self._schemes.pop(client_id))
+
     def _come(self, client: viser.ClientHandle) -> None:
         """Make a visitor for a new browser; runs in a thread of viser."""
         bound_uploads(client)
         visitor = Visitor(client, self._solving, self._first, self._waiting.put, is_dark=self._is_dark)
         self.visitors[client.client_id] = visitor
+        if client.client_id in self._schemes:
+            visitor.enqueue("scheme", self._schemes.pop(client.client_id))
         if client.client_id not in self._server.get_clients():
             self._forget(client.client_id)
 
@@ -120,8 +130,11 @@ def _free_port(host: str, port: int) -> int:
 
 
 @contextlib.contextmanager
-def guarded_server(host: str) -> Iterator[None]:
-    """Make the viser server started in this block refuse foreign origins and hosts with 403."""
+def guarded_server(host: str, tell_scheme: Callable[[int, bool], None]) -> Iterator[None]:
+    """Make the viser server started in this block refuse foreign origins and hosts with 403.
+
+    `tell_scheme` is called with a connection and whether its system is dark (see `words.scheme_html`).
+    """
     server = viser_server.websockets.asyncio.server
     serve = server.serve
 
@@ -130,6 +143,9 @@ def guarded_server(host: str) -> Iterator[None]:
             names = request.headers.get_all("Host"), request.headers.get_all("Origin")
             if not is_admitted(host, *names):
                 return connection.respond(http.HTTPStatus.FORBIDDEN, "This page does not answer other websites.\n")
+            if scheme := SCHEME.fullmatch(request.path):
+                tell_scheme(int(scheme[1]), scheme[2] == "dark")
+                return connection.respond(http.HTTPStatus.NO_CONTENT, "")
             return process_request(connection, request)
 
         return serve(*arguments, process_request=process, **{**options, "max_size": MESSAGE_MOST})

@@ -12,32 +12,23 @@ import viser
 import viser.transforms
 
 from ik_service.mechanism.transforms import Float64Array, quaternion_from_rpy
-from ik_service.page.geometry import robot_size
 from ik_service.page.posed_robot import PosedRobot, TargetState
-from ik_service.page.questions import ROTATIONS, PageError
-from ik_service.page.reach_slice import PLANES, WELL_CLEAR, SliceView
+from ik_service.page.questions import ROTATIONS
+from ik_service.page.reach_slice import PLANES
+from ik_service.page.stage import OBSTACLE_SIZE
 from ik_service.page.words import BRANCHES, solutions_html
 from ik_service.robots import JointType, RobotModel
 
-OBSTACLES = ("none", "box", "sphere")
 UNLIMITED_TURN, UNLIMITED_WAY = np.pi, 1.0  # range of the slider of a joint without limits [rad, m]
-NO_SLICE = "none"
-SLICE = "Where the first target could be met as it is turned now; crimson where only in contact."
-SLICE_COLORS = "By clearance: orange near contact, green from {0:.0f} mm on."
-BY_STATUS, BY_CLEARANCE = "met or not", "clearance"
-TOOL = "The slice is of the tip of a tool of this length, along z of the target; the tool itself touches nothing."
+NO_SLICE = "off"
+SLICE = "Where the first target could be met in its present orientation: green; crimson where only in contact."
 PLOT_COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22")
 FREE = "Any turn about this axis of the link will do."
-EULER, QUATERNION = "Euler angles [°]", "quaternion x, y, z, w"
-SAME_TURN = 1.0 - 1e-8  # cosine of half the turn between two orientations up to which their numbers are not told apart
-TOOL_AXES, WORLD_AXES = "axes of the tool", "axes of the world"
 PICK = (
     "A click on a link gives its frame a target where it is; another click takes that away. "
     "Untick other targets that leave it no freedom."
 )
-START = "Where the last drag or solve began, faint."
 SPHERES = "The spheres of the collision model; the closest two links in red."
-RANGES = "An arc from limit to limit of each joint that turns, with a line at its angle."
 HERE, NO_OTHER = "this one", "no other was found"
 
 
@@ -64,56 +55,55 @@ class Panel:
         self._input("upload", gui.add_upload_button("Show my URDF", color="gray", hint=hint, mime_type=".urdf,.xml"))
         tabs = gui.add_tab_group()
         self.numbers: dict[str, tuple[Any, Any]] = {}
-        self.quaternions: dict[str, list[Any]] = {}
         self._switches: dict[str, Any] = {}
+        idle = posed.idle_dofs()
+        joints = [(joint, int(robot.joint_qd_start[joint]) in idle) for joint in _slid_joints(robot)]
         with tabs.add_tab("Targets") as self._targets_tab:
-            self.orientation = self._input("refresh", gui.add_dropdown("Orientation as", [EULER, QUATERNION]))
             for target in posed.targets.values():
-                self._add_target(target, is_open=len(posed.targets) == 1)
+                self._add_target(target, is_open=not self.numbers)
+            self.sliders = [self._slider(robot, posed, joint) for joint, is_idle in joints if is_idle]
+            self._button("Undo the last drag", "undo")
+            self._button("Start again", "restart", "Robot and settings as they were at first, without obstacles.")
             hint = "Off: stay on the branch. On: take whichever start succeeds first."
-            self.any_branch = self._input("branch", gui.add_checkbox("Any branch", False, hint=hint))
-            self.axes = self._input("axes", gui.add_dropdown("Arrows along", [TOOL_AXES, WORLD_AXES]))
-            self.picks = self._input("picks", gui.add_checkbox("Pick links", False, hint=PICK))
-            self._button("Start again", "restart", "Robot and settings as they were at first, without an obstacle.")
+            self.any_branch = self._input("branch", gui.add_checkbox("May jump to another branch", False, hint=hint))
+            self.picks = self._input("picks", gui.add_checkbox("Add targets by clicking links", False, hint=PICK))
         with tabs.add_tab("Joints"):
             if robot.constraint_names:
                 self.loops = self._input("loops", gui.add_checkbox("Keep loops closed", True))
-            self.sliders = [self._slider(robot, posed, joint) for joint in _slid_joints(robot)]
-        with tabs.add_tab("Batch"):
+            self.sliders += [self._slider(robot, posed, joint) for joint, is_idle in joints if not is_idle]
+        self.collision: Any = None
+        if robot.collision_model is not None:
+            with tabs.add_tab("Obstacles"):
+                self._button("Add a box", "box")
+                self._button("Add a ball", "ball")
+                size = gui.add_slider(
+                    "Size [mm]", 20.0, 600.0, 10.0, 1e3 * OBSTACLE_SIZE, hint="Of the one moved last."
+                )
+                self.size = self._input("size", size, lambda value: 1e-3 * value)
+                self._button("Remove the one moved last", "remove")
+                self.collision = self._input(
+                    "collision", gui.add_checkbox("Avoid contact", True, hint="Where the targets allow it.")
+                )
+                self.spheres = self._input("spheres", gui.add_checkbox("Show collision spheres", False, hint=SPHERES))
+        with tabs.add_tab("Explore"):
             only = "A robot that closes loops is solved for one." if robot.loops else None
             self.others = self._button("Other solutions", "solutions", only, disabled=only is not None)
             self.solution = self._input("pick", gui.add_dropdown("Take", [HERE], disabled=True, hint=BRANCHES))
             self.found = gui.add_html("")
-            self._button("1000 random targets", "random")
+            self.plane = self._input("slice", gui.add_dropdown("Reachable slice", [NO_SLICE, *PLANES], hint=SLICE))
+            self._button("Solve 1000 random targets", "random")
             self.random = gui.add_html("")
-            self.plane = self._input("slice", gui.add_dropdown("Slice", [NO_SLICE, *PLANES], hint=SLICE))
-            self.tool = self._input("slice", gui.add_slider("Tool length [mm]", 0.0, 500.0, 10.0, 0.0, hint=TOOL))
-            has_model = robot.collision_model is not None
-            colors = [BY_STATUS, BY_CLEARANCE] if has_model else [BY_STATUS]
-            legend = SLICE_COLORS.format(1e3 * WELL_CLEAR * robot_size(robot)) if has_model else None
-            self.slice_color = self._input("slice", gui.add_dropdown("Colours of the slice", colors, hint=legend))
         with tabs.add_tab("Path") as self._path_tab:
             self.record = gui.add_checkbox("Record what is dragged", False)
-            self._button("Follow", "follow", "Joints that go through all that was recorded, on the best branch.")
+            self._button(
+                "Follow the path", "follow", "Joints that go through all that was recorded, on the best branch."
+            )
             self._button("Clear", "clear")
             self.path = gui.add_html("")
             self._plot: Any = None
-        self.collision: Any = None
-        if robot.collision_model is not None:
-            with tabs.add_tab("Collision"):
-                self.collision = self._input(
-                    "collision", gui.add_checkbox("Avoid contact", True, hint="Where the targets allow it.")
-                )
-                self.spheres = self._input("spheres", gui.add_checkbox("Show spheres", False, hint=SPHERES))
-                self.obstacle = self._input("obstacle", gui.add_dropdown("Obstacle", list(OBSTACLES)))
-                self.obstacle_size = self._input("obstacle", gui.add_slider("Size [mm]", 20.0, 600.0, 10.0, 150.0))
-        with tabs.add_tab("Request"):
+        with tabs.add_tab("Code"):
             self.request = gui.add_html("")
-        with gui.add_folder("View", expand_by_default=False):
             self.dark = self._input("dark", gui.add_checkbox("Dark", is_dark))
-            self.start = self._input("start", gui.add_checkbox("Ghost of the start", False, hint=START))
-            self.ranges = self._input("ranges", gui.add_checkbox("Ranges of joints", False, hint=RANGES))
-            self.islands = self._input("islands", gui.add_checkbox("A colour for each island", False))
 
     def _add_target(self, target: TargetState, *, is_open: bool) -> None:
         gui, name = self._gui, f"target {target.link}"
@@ -125,14 +115,10 @@ class Panel:
             self._input(
                 name, rotation, lambda value: {"orientation_xyzw": quaternion_from_rpy(*np.radians(value).tolist())}
             )
-            quaternion = [gui.add_number(f"Quaternion {axis}", 0.0, step=0.001, visible=False) for axis in "xyzw"]
-            for number in quaternion:
-                self._input(name, number, lambda _: {"quaternion": [one.value for one in quaternion]})
             boxes = [gui.add_checkbox(f"Free about {axis[1]}", axis in target.free, hint=FREE) for axis in ROTATIONS]
             for box in boxes:
                 self._input(name, box, lambda _: {"free": _chosen(boxes)})
-        self.numbers[target.link], self.quaternions[target.link] = (position, rotation), quaternion
-        self._switches[target.link] = switch
+        self.numbers[target.link], self._switches[target.link] = (position, rotation), switch
 
     def _slider(self, robot: RobotModel, posed: PosedRobot, joint: int) -> tuple[Any, int, float]:
         """Make the slider of a joint; return the slider, its coordinate, and slider units per coordinate unit."""
@@ -176,13 +162,6 @@ class Panel:
         (handle.on_upload if isinstance(handle, viser.GuiUploadButtonHandle) else handle.on_update)(changed)
         return handle
 
-    @property
-    def slice_view(self) -> SliceView | None:
-        """The slice to show; None for none."""
-        if self.plane.value == NO_SLICE:
-            return None
-        return SliceView(self.plane.value, 1e-3 * self.tool.value, self.slice_color.value == BY_CLEARANCE)
-
     def show_posed(self, posed: PosedRobot) -> None:
         """Show joints and targets, with targets of picked links."""
         with self._targets_tab:
@@ -194,21 +173,8 @@ class Panel:
         for link, (position, rotation) in self.numbers.items():
             pose, self._switches[link].value = posed.targets[link].pose, posed.targets[link].is_on
             position.value = tuple(np.round(pose[:3], 4).tolist())
-            rotation.visible = self.orientation.value == EULER
-            if rotation.visible:
-                turn = viser.transforms.SO3.from_quaternion_xyzw(pose[3:]).as_rpy_radians()
-                rotation.value = tuple(np.round(np.degrees([turn.roll, turn.pitch, turn.yaw]), 2).tolist())
-            self._show_quaternion(self.quaternions[link], pose[3:], visible=not rotation.visible)
-
-    @staticmethod
-    def _show_quaternion(numbers: Sequence[Any], quaternion: Float64Array, *, visible: bool) -> None:
-        """Show a quaternion; keep typed numbers if they are a multiple of the quaternion."""
-        typed = np.array([number.value for number in numbers])
-        is_typed = abs(typed @ quaternion) > SAME_TURN * np.linalg.norm(typed)
-        for number, value in zip(numbers, quaternion.tolist(), strict=True):
-            number.visible = visible
-            if visible and not is_typed:
-                number.value = round(value, 5)
+            turn = viser.transforms.SO3.from_quaternion_xyzw(pose[3:]).as_rpy_radians()
+            rotation.value = tuple(np.round(np.degrees([turn.roll, turn.pitch, turn.yaw]), 2).tolist())
 
     def show_plot(self, posed: PosedRobot, joint_q: Float64Array, dt: float) -> None:
         """Plot joints with sliders along a path [n, joint_coord_count], `dt` [s] apart; of no waypoints, nothing."""
@@ -249,17 +215,6 @@ class Panel:
 
 def _chosen(boxes: Sequence[viser.GuiCheckboxHandle]) -> tuple[str, ...]:
     return tuple(axis for axis, box in zip(ROTATIONS, boxes, strict=True) if box.value)
-
-
-def unit_quaternion(numbers: Sequence[float]) -> Float64Array:
-    """Return the normalized quaternion of four numbers, shape [4]; PageError if their length is 0 or not finite."""
-    largest = np.abs(numbers).max()
-    if not 0.0 < largest < np.inf:
-        raise PageError(
-            "A quaternion x, y, z, w of length 0 is no orientation, so the target stays. Allowed: any other length."
-        )
-    scaled = np.array(numbers) / largest
-    return np.asarray(scaled / np.linalg.norm(scaled))
 
 
 def _slid_joints(robot: RobotModel) -> list[int]:

@@ -4,9 +4,11 @@ Dragging keeps the branch: a solve starts from the last configuration, without o
 and have not moved are frozen, so their joints keep the same bits.
 """
 
+import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -27,34 +29,9 @@ SOLUTIONS = 8  # solutions that are looked for where their number has no bound
 ARM_JOINTS = 6  # joints with which an arm reaches a whole pose in at most 16 ways, singular ones aside
 RANDOM_TARGETS = 1000
 POSITION_TOLERANCE, ORIENTATION_TOLERANCE = SolverOptions().position_tolerance, SolverOptions().orientation_tolerance
-TARGETS: Mapping[str, tuple[str, ...]] = {
-    "panda_gripper": ("panda_hand_tcp",),
-    "four_bar": ("coupler_point",),
-    "five_bar": ("tool",),
-    "delta": ("platform",),
-    "stewart": ("platform",),
-}
-"""Links of built-in robots that have targets at first, where these are not all of their leaf links."""
-STARTS: Mapping[str, Mapping[str, float]] = {
-    "ur5e": {"shoulder_lift_joint": -1.8, "elbow_joint": 1.9, "wrist_1_joint": -1.7, "wrist_2_joint": -1.57},
-    "iiwa14": {"iiwa_joint_2": 0.5, "iiwa_joint_4": -1.4, "iiwa_joint_6": 1.2},
-    "humanoid": {
-        **{
-            f"{side}_{joint}": value
-            for side in ("left", "right")
-            for joint, value in {
-                "hip_pitch": -0.3,
-                "knee": 0.6,
-                "ankle_pitch": -0.3,
-                "shoulder_pitch": -0.3,
-                "elbow": -1.2,
-            }.items()
-        },
-        "left_shoulder_roll": 0.35,
-        "right_shoulder_roll": -0.35,
-    },
-}
-"""Configurations of built-in robots at first, from zero on [rad], if not in the middle of their ranges."""
+FIRST: Mapping[str, Any] = json.loads((files("ik_service.page") / "first_poses.json").read_text())
+"""Of built-in robots: links that have targets at first, and joints, from zero on [rad or m], if not at mid-range."""
+LIMB_DOFS, FINGER_DOFS = 3, 4  # least DOFs that carry a hand, most DOFs of its finger
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +53,10 @@ class PosedRobot:
     def __init__(self, name: str, robot: RobotModel) -> None:
         self.name, self.robot = name, robot
         self.joint_q: NDArray[Any] = _start(name, robot)  # present configuration, shape [joint_coord_count]
-        leaves = leaf_links(robot) or [robot.link_names[-1]]
-        first = TARGETS.get(name, tuple(leaves))
         self.targets: dict[str, TargetState] = {}  # by link
-        for link in (*first, *(leaf for leaf in leaves if leaf not in first)):
-            free = ROTATIONS if _ways(robot, self.joint_q, link) < 6 else ()
-            self.targets[link] = TargetState(link, np.zeros(7), free, is_on=link in first)
+        for link in FIRST.get(name, {}).get("targets") or tool_links(robot):
+            free = ROTATIONS if len(_ways(robot, self.joint_q, link)) < 6 else ()
+            self.targets[link] = TargetState(link, np.zeros(7), free)
         self.answer: Answer | None = None  # the last answer; None after joints have been moved by hand
         # distance and angle of every active target, by link [m, rad]; NaN for free positions or orientations
         self.error: dict[str, tuple[float, float]] = {}
@@ -113,7 +88,7 @@ class PosedRobot:
         if old is not None and old.is_on:
             self.change(link, is_on=False)
             return self.targets[link]
-        ways = _ways(self.robot, self.joint_q, link)
+        ways = len(_ways(self.robot, self.joint_q, link))
         if not ways:
             raise PageError(f"No joint moves '{link}', so it cannot be dragged. Pick a link that moves.")
         free = old.free if old is not None else ROTATIONS if ways < 6 else ()
@@ -133,6 +108,16 @@ class PosedRobot:
         middle = start + share * (end - start)
         middle[3:] /= np.linalg.norm(middle[3:])
         self.change(link, pose=middle)
+
+    def go_back(self, joint_q: NDArray[Any], targets: Mapping[str, TargetState]) -> None:
+        """Return to an earlier configuration and its targets."""
+        self.joint_q, self.targets = joint_q, {**self.targets, **targets}
+        self.touch()
+
+    def idle_dofs(self) -> set[int]:
+        """Return the active DOFs that move no target, such as those of a gripper."""
+        moved = {dof for link in self.targets for dof in _ways(self.robot, self.joint_q, link).tolist()}
+        return set(np.flatnonzero(self.robot.dof_active >= 0).tolist()) - moved
 
     def touch(self) -> None:
         """Let the next solve move every arm, also arms with unchanged targets."""
@@ -203,7 +188,9 @@ class PosedRobot:
     def wanted_solutions(self) -> int | str:
         """Return the option `solutions` of a search for others: all where one whole pose leaves a finite number."""
         asked = self.asked
-        is_arm = len(asked) == 1 and not asked[0].free and _ways(self.robot, self.joint_q, asked[0].link) == ARM_JOINTS
+        is_arm = (
+            len(asked) == 1 and not asked[0].free and len(_ways(self.robot, self.joint_q, asked[0].link)) == ARM_JOINTS
+        )
         return "all" if is_arm else SOLUTIONS
 
     def frozen(self) -> tuple[str, ...]:
@@ -214,17 +201,6 @@ class PosedRobot:
         still = {self._tree(one.link) for one in self.asked} - moving
         trees = zip(self.robot.dof_names, self.robot.trees.dof_treeid, strict=True)
         return tuple(name for name, tree in trees if moving and tree >= 0 and tree in still)
-
-    def islands(self) -> NDArray[np.int64]:
-        """Return the island of every DOF, -1 where no target moves it, shape [joint_dof_count].
-
-        A target here touches one tree, so only loops join trees; a robot with loops counts as one island.
-        """
-        trees = self.robot.trees.dof_treeid
-        if self.robot.loops:
-            return np.where(trees >= 0, 0, -1)
-        touched = sorted({self._tree(one.link) for one in self.asked} - {-1})
-        return np.array([touched.index(tree) if tree in touched else -1 for tree in trees])
 
     def met_links(self) -> NDArray[np.bool_]:
         """Return the links in islands with all targets met, shape [links]; links that no target moves count as met."""
@@ -287,12 +263,11 @@ class PosedRobot:
 
 def _start(name: str, robot: RobotModel) -> Float64Array:
     """Return a configuration free of contact with closed loops, or the nearest to this found."""
-    joint_q = np.array(robot.mid_joint_q, np.float64)
-    if name in STARTS and STARTS[name].keys() <= set(robot.joint_names):
+    joint_q, first = np.array(robot.mid_joint_q, np.float64), FIRST.get(name, {}).get("joints", {})
+    if first and first.keys() <= set(robot.joint_names):
         joint_q[:] = 0.0
         joint_q[[start + 3 for start in robot.quaternion_starts.values()]] = 1.0
-        for joint, value in STARTS[name].items():
-            joint_q[robot.joint_q_start[robot.joint_index(joint)]] = value
+        joint_q[[robot.joint_q_start[robot.joint_index(joint)] for joint in first]] = list(first.values())
         joint_q = robot.clamp_joint_q(joint_q)[0]
     if robot.loops:
         return np.asarray(robot.constraints.close(joint_q).joint_q[0])
@@ -303,5 +278,36 @@ def _start(name: str, robot: RobotModel) -> Float64Array:
     return joint_q
 
 
-def _ways(robot: RobotModel, joint_q: NDArray[Any], link: str) -> int:
-    return int((np.abs(robot.jacobian(joint_q, [link])[0, 0]) > 0.0).any(axis=0)[robot.dof_active >= 0].sum())
+def _ways(robot: RobotModel, joint_q: NDArray[Any], link: str) -> NDArray[np.intp]:
+    """Return the active DOFs that move a link."""
+    return np.flatnonzero((np.abs(robot.jacobian(joint_q, [link])[0, 0]) > 0.0).any(axis=0) & (robot.dof_active >= 0))
+
+
+def tool_links(robot: RobotModel) -> list[str]:
+    """Return the leaf links, and one link in place of the fingers of a hand."""
+    chains = {link: _chain(robot, link) for link in robot.link_names}
+    hands = list[list[str]]()
+    for leaf in leaf_links(robot) or [robot.link_names[-1]]:
+        hand = next((hand for hand in hands if _is_one_hand(chains[hand[0]], chains[leaf])), None)
+        if hand is None:
+            hands.append([leaf])
+        else:
+            hand.append(leaf)
+    found = []
+    for hand in hands:
+        shared = frozenset.intersection(*(chains[leaf] for leaf in hand))
+        found.append([link for link in (*robot.link_names, *hand) if chains[link] == shared][-1])
+    return found
+
+
+def _chain(robot: RobotModel, link: str) -> frozenset[int]:
+    """Return the DOFs from the world to a link."""
+    body, found = robot.link_frame(link)[0], set[int]()
+    while body >= 0:
+        found |= set(range(int(robot.joint_qd_start[body]), int(robot.joint_qd_start[body + 1])))
+        body = int(robot.joint_parent[body])
+    return frozenset(found)
+
+
+def _is_one_hand(one: frozenset[int], other: frozenset[int]) -> bool:
+    return len(one & other) >= LIMB_DOFS and max(len(one - other), len(other - one)) <= FINGER_DOFS

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.mechanism.transforms import Float64Array
-from ik_service.robots import RobotModel, load_robot
-from ik_service.robots.readers.mesh_file import Mesh
+from ik_service.page.geometry import Body, visible_bodies
+from ik_service.robots import RobotModel, builtin_robot_names, builtin_urdf, load_robot
 from objectives.errors import IKError
 
 ROTATIONS = ("rx", "ry", "rz")  # rotations about the axes of the tool, which a target may leave free
@@ -120,9 +120,9 @@ class Solving(ABC):
             self._models[name] = load_robot(name)
         return self._models[name]
 
-    def meshes(self, name: str) -> Mapping[str, Sequence[Mesh]]:
-        """Return the visual meshes of links in their link frames, by name, for links with meshes here."""
-        return {}
+    def bodies(self, name: str) -> Mapping[str, Sequence[Body]]:
+        """Return the bodies of links to be drawn, by name, for links with bodies here."""
+        return visible_bodies(builtin_urdf(name)) if name in builtin_robot_names() else {}
 
     @abstractmethod
     def add_robot(self, name: str, text: bytes) -> str:

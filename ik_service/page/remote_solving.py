@@ -2,12 +2,14 @@
 
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ik_service.client import Client, ClientError, ServiceError, SolveResult, SolveTarget, UnreachableError
 from ik_service.mechanism.transforms import Float64Array
+from ik_service.page.geometry import Body
 from ik_service.page.local_solving import LocalSolving
 from ik_service.page.questions import (
     Answer,
@@ -54,6 +56,10 @@ class RemoteSolving(Solving):
     def robot(self, name: str) -> RobotModel:
         """Return the model of a built-in or uploaded robot; see `Solving.robot`."""
         return self._own.robot(name) if name in self.files else super().robot(name)
+
+    def bodies(self, name: str) -> Mapping[str, Sequence[Body]]:
+        """Return the bodies of links, as `LocalSolving` does."""
+        return self._own.bodies(name)
 
     def add_robot(self, name: str, text: bytes) -> str:
         """Keep an uploaded robot, as `LocalSolving` does."""

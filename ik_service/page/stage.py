@@ -1,20 +1,20 @@
-"""The scene of one visitor: the robot, gizmos, ghosts, spheres, an obstacle, and the camera."""
+"""The scene of one visitor: the robot, gizmos, ghosts, spheres, obstacles, lights, ground and camera."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import viser
 from numpy.typing import NDArray
 
-from ik_service.mechanism.transforms import Float64Array, identity_transform, quaternion_multiply
-from ik_service.page.drawing import LIMIT_COLOR, Color, JointArcs, RobotDrawing
-from ik_service.page.geometry import robot_parts, robot_size, sphere_parts
+from ik_service.mechanism.transforms import Float64Array
+from ik_service.page.drawing import LIMIT_COLOR, RobotDrawing
+from ik_service.page.geometry import Body, Color, placed_bodies, robot_parts, robot_size, sphere_parts
 from ik_service.page.posed_robot import POSITION_TOLERANCE, PosedRobot, TargetState
-from ik_service.robots.readers.mesh_file import Mesh
 
-GIZMO_SHARE = 0.22  # size of a gizmo over that of the robot
+GIZMO_SHARE = 0.2  # size of a gizmo over that of the robot
 GHOST_COLOR: Color = (120, 150, 190)
 GHOST_OPACITY = 0.28
 GHOST_ANCHORS: Sequence[Literal["bottom-left", "bottom-right", "top-left", "top-right"]] = (
@@ -24,84 +24,99 @@ GHOST_ANCHORS: Sequence[Literal["bottom-left", "bottom-right", "top-left", "top-
     "top-right",
 )
 """Corners of the labels at their places, in turn: ghosts that differ in the wrist alone have nearly one place."""
-START_COLOR: Color = (160, 120, 80)
-START_OPACITY = 0.2
 SPHERE_COLOR: Color = (64, 145, 220)
 SPHERE_OPACITY = 0.35
 PATH_COLOR: Color = (60, 110, 220)
 SLICE_DOT = 0.3  # size of a place of a slice over the way to the next
-OBSTACLE_COLOR: Color = (150, 120, 90)
+OBSTACLE_COLOR: Color = (205, 160, 110)
+OBSTACLE_SIZE = 0.15  # [m]
+OBSTACLES_MOST = 8
+BESIDE = np.array([[0.0, 0.35, 0.0], [0.0, -0.35, 0.0], [0.3, 0.0, -0.1], [0.0, 0.0, 0.35]])
+"""Places of new obstacles from the first target, over the size of the robot, in turn."""
 SKY_COLOR: Color = (255, 255, 255)
-EARTH_COLOR: Color = (95, 100, 112)
-LIGHT, SUN = 2.2, 0.9
-SUN_POSITION = (2.0, -1.0, 2.0)
-GRID_COLOR: Color = (132, 136, 144)  # seen on white and on black
-GRID_LINES, GRID_SHARE = 11, 0.2  # lines each way, and how far they are apart over the size of the robot
-STILL_COLOR: Color = (160, 165, 172)
-ISLAND_COLORS = np.array([(52, 120, 200), (225, 130, 40), (60, 160, 90), (160, 90, 190), (200, 170, 40)], np.uint8)
-VIEW = (0.95, -0.8, 0.5)  # from the middle of the robot to the camera, over the size of the robot
+EARTH_COLOR: Color = (120, 125, 138)
+LIGHT, SUN = 1.5, 1.9
+SUN_POSITION = (1.2, -1.6, 3.0)
+GRID_COLOR: Color = (150, 155, 164)  # seen on white and on black
+GRID_SHARE = 0.25  # width of a cell over the size of the robot
+SHADOW = 0.22
+VIEW = (1.15, -0.95, 0.55)  # from the middle of the robot to the camera, over the size of the robot
+PHONE = 0.8  # width over height of the picture up to which the panel covers its lower part
 _gizmo_numbers = itertools.count()
+
+
+@dataclass(eq=False)
+class Obstacle:
+    """A box or a ball that can be dragged."""
+
+    name: str
+    kind: str  # "box" or "ball"
+    size: float  # side or diameter [m]
+    gizmo: viser.TransformControlsHandle
 
 
 class Stage:
     """The scene: first the robot alone, for a fast first picture; `complete` adds the rest.
 
-    Links without a mesh are drawn as rods. `dragged` is called on the event loop at the start, during and at the end of
-    a drag, with the phase name of viser.
+    `dragged` is called on the event loop at the start, during and at the end of a drag, with the phase name of viser.
     """
 
     def __init__(
         self,
         client: viser.ClientHandle,
         posed: PosedRobot,
-        meshes: Mapping[str, Sequence[Mesh]],
+        bodies: Mapping[str, Sequence[Body]],
         dragged: Callable[[str], None],
     ) -> None:
         self._scene, self._dragged, self._atomic = client.scene, dragged, client.atomic
         self._scene.reset()
-        # Shadows, further lights and a lit surrounding take long in a browser without a graphics card.
         self._scene.configure_default_lights(enabled=False, cast_shadow=False)
-        self._scene.configure_environment_map(None)
+        self._scene.configure_environment_map(None)  # a lit surrounding takes long without a graphics card
         self._scene.add_light_hemisphere("/light", sky_color=SKY_COLOR, ground_color=EARTH_COLOR, intensity=LIGHT)
-        self._scene.add_light_directional("/sun", intensity=SUN, position=SUN_POSITION)
-        self._size, self._parts = robot_size(posed.robot), robot_parts(posed.robot, meshes)
+        self._scene.add_light_directional("/sun", intensity=SUN, position=SUN_POSITION, cast_shadow=True)
+        self._size, self._parts = robot_size(posed.robot), robot_parts(posed.robot, bodies)
         self.drawing = RobotDrawing(self._scene, "/robot", posed.robot, self._parts, posed.joint_q)
         self.gizmo_size = GIZMO_SHARE * self._size / max(1.0, 0.5 * len(posed.asked)) ** 0.5  # [m]
         self.gizmos: dict[str, viser.TransformControlsHandle] = {}  # of targets, by link
-        self._turns: dict[str, Float64Array] = {}  # target orientations for gizmos along the world axes
-        self._along_world = self._is_held = False
         self.spheres: RobotDrawing | None = None  # collision spheres; None while hidden
-        self.obstacle: viser.TransformControlsHandle | None = None  # its gizmo; None without an obstacle
+        self.obstacles: list[Obstacle] = []  # the last is the one added or dragged last
         self.miss: viser.LineSegmentsHandle | None = None
         self._ghosts: RobotDrawing | None = None
-        self._arcs: JointArcs | None = None
-        self._start: RobotDrawing | None = None
         self._path: viser.LineSegmentsHandle | None = None
         self._slice: viser.PointCloudHandle | None = None
-        self._shape: dict[str, Any] = {}
-        points = posed.robot.forward_kinematics(posed.joint_q).positions[0]
-        self._middle = 0.5 * (points.min(axis=0) + points.max(axis=0))
-        self._ground = min(float(points[:, 2].min()), 0.0) - 1e-3 * self._size
+        placed = placed_bodies(posed.robot, posed.joint_q)
+        points = np.concatenate([part.poses(placed)[0, :, :3] for part in self._parts])
+        self._middle, low = 0.5 * (points.min(axis=0) + points.max(axis=0)), float(points[:, 2].min())
+        self._span, self._ground = float(np.linalg.norm(np.ptp(points, axis=0))), min(low, 0.0) - 1e-3 * self._size
         self._camera = client.camera
         self._camera.up_direction = (0.0, 0.0, 1.0)
         self.look(1.01)
 
     def look(self, distance: float = 1.0) -> None:
         """Look at the robot from a multiple of the usual distance; a browser reports when the view is drawn."""
-        self._camera.position = self._middle + distance * self._size * np.array(VIEW)
-        self._camera.look_at = self._middle  # viser moves this point with the position
+        aspect = getattr(self._camera, "aspect", 1.0)
+        away = distance * self._span * max(1.0, 0.9 / max(aspect, 0.3))
+        middle = self._middle - (np.array([0.0, 0.0, 0.3 * away]) if aspect < PHONE else 0.0)
+        self._camera.position = middle + away * np.array(VIEW)
+        self._camera.look_at = middle  # viser moves this point with the position
 
     def complete(self, posed: PosedRobot) -> None:
         """Add the gizmos and the ground."""
         for target in posed.targets.values():
             self.show_target(target)
-        half = 0.5 * (GRID_LINES - 1) * GRID_SHARE * self._size
-        along, ends = np.linspace(-half, half, GRID_LINES), np.full(GRID_LINES, half)
-        lines = np.array([[[along, -ends], [along, ends]], [[-ends, along], [ends, along]]])  # [ways, ends, xy, lines]
-        points = np.concatenate([*np.moveaxis(lines, 3, 1)])
-        grid = np.concatenate([points + self._middle[:2], np.full((*points.shape[:2], 1), self._ground)], axis=2)
-        self._scene.add_line_segments(
-            "/ground", grid.astype(np.float32), GRID_COLOR, thickness=1.0, thickness_units="screen"
+        self._scene.add_grid(
+            "/ground",
+            infinite_grid=True,
+            cell_size=GRID_SHARE * self._size,
+            section_size=4.0 * GRID_SHARE * self._size,
+            cell_color=GRID_COLOR,
+            section_color=GRID_COLOR,
+            cell_thickness=0.6,
+            section_thickness=1.0,
+            fade_distance=5.0 * self._size,
+            fade_from="origin",
+            shadow_opacity=SHADOW,
+            position=(*self._middle[:2], self._ground),
         )
 
     def show_target(self, target: TargetState) -> None:
@@ -111,28 +126,21 @@ class Stage:
         self.place_gizmo(target.link, target.pose)
         self.gizmos[target.link].visible = target.is_on
 
-    def draw(
-        self, posed: PosedRobot, color: Color, *, met_color: Color | None = None, shows_islands: bool = False
-    ) -> None:
+    def draw(self, posed: PosedRobot, color: Color, *, met_color: Color | None = None) -> None:
         """Draw the robot with joints and tips in a color, and lines from links to their targets.
 
-        Joints and tips of islands with all targets met have `met_color`; or joints have the color of their island.
+        Joints and tips of islands with all targets met have `met_color`.
         """
         colors = np.tile(np.array(color, np.uint8), (posed.robot.joint_dof_count, 1))
         tips = np.tile(np.array(color, np.uint8), (len(posed.robot.link_names), 1))
         if met_color is not None:
             colors[posed.met_dofs()], tips[posed.met_links()] = met_color, met_color
-        if shows_islands:
-            islands = posed.islands()
-            colors = np.where((islands >= 0)[:, None], ISLAND_COLORS[islands % len(ISLAND_COLORS)], STILL_COLOR)
         colors[posed.held_dofs()] = LIMIT_COLOR
         with self._atomic():  # all parts move in one frame
             self.drawing.move(posed.joint_q)
             self.drawing.paint(tips, colors)
             self._draw_misses(posed)
             self._draw_spheres(posed)
-            if self._arcs is not None:
-                self._arcs.move(posed.joint_q)
 
     def _draw_misses(self, posed: PosedRobot) -> None:
         missed = [target for target in posed.asked if posed.error[target.link][0] > POSITION_TOLERANCE]
@@ -142,10 +150,12 @@ class Stage:
             hands = posed.robot.forward_kinematics(posed.joint_q, [target.link for target in missed]).positions[0]
             ends = np.stack([hands, np.stack([target.pose[:3] for target in missed])], axis=1).astype(np.float32)
             if self.miss is None:
-                self.miss = self._scene.add_line_segments(
-                    "/miss", ends, LIMIT_COLOR, thickness=3.0, thickness_units="screen"
-                )
+                self.miss = self._lines("/miss", ends, LIMIT_COLOR)
             self.miss.points = ends
+
+    def _lines(self, name: str, ends: NDArray[Any], color: Color) -> viser.LineSegmentsHandle:
+        points = ends.astype(np.float32)
+        return self._scene.add_line_segments(name, points, color, thickness=3.0, thickness_units="screen")
 
     def show_spheres(self, posed: PosedRobot, *, visible: bool) -> None:
         """Show or hide the collision spheres, with the closest pair."""
@@ -167,47 +177,20 @@ class Stage:
             self.spheres.move(posed.joint_q)
             self.spheres.paint(colors, colors)
 
-    def read_gizmo(self, link: str) -> Float64Array:
-        """Return the target pose at the gizmo of a link [m, xyzw], shape [7]."""
-        pose = pose_of(self.gizmos[link])
-        if link in self._turns:
-            pose[3:] = quaternion_multiply(pose[3:], self._turns[link])
-        return pose
-
     def read_gizmos(self) -> dict[str, Float64Array]:
         """Return the target poses at all visible gizmos, by link [m, xyzw], shape [7] each."""
-        return {link: self.read_gizmo(link) for link, gizmo in self.gizmos.items() if gizmo.visible}
+        return {link: pose_of(gizmo) for link, gizmo in self.gizmos.items() if gizmo.visible}
 
     def place_gizmo(self, link: str, pose: Float64Array) -> None:
         """Put the gizmo of a link where a target is [m, xyzw], shape [7]."""
-        self.gizmos[link].position = pose[:3]
-        self._turn_gizmo(link, pose[3:])
+        self.gizmos[link].position, turn = pose[:3], pose[[6, 3, 4, 5]]
+        if (self.gizmos[link].wxyz != turn).any():
+            self.gizmos[link].wxyz = turn
 
     def place_gizmos(self, posed: PosedRobot) -> None:
         """Put gizmos where the targets are."""
         for target in posed.targets.values():
             self.show_target(target)
-
-    def align_gizmos(self, *, along_world: bool) -> None:
-        """Align the arrows and rings of gizmos with the axes of the world, or of the targets.
-
-        viser's gizmos have only their own axes: a gizmo along the world starts with the identity orientation, passes
-        its rotations on to the target, and is reset to the identity at the end of a drag.
-        """
-        if along_world == self._along_world and (self._is_held or not along_world):
-            return  # already aligned, or in a new drag: the browser then has the newest pose
-        self._along_world, poses = along_world, {link: self.read_gizmo(link) for link in self.gizmos}
-        for link, pose in poses.items():
-            self._turn_gizmo(link, pose[3:])
-
-    def _turn_gizmo(self, link: str, orientation_xyzw: Float64Array) -> None:
-        """Turn a gizmo to its alignment, for a given target orientation."""
-        gizmo, axes = self.gizmos[link], orientation_xyzw
-        self._turns.pop(link, None)
-        if self._along_world:
-            axes, self._turns[link] = identity_transform()[3:], orientation_xyzw
-        if (gizmo.wxyz != axes[[3, 0, 1, 2]]).any():
-            gizmo.wxyz = axes[[3, 0, 1, 2]]
 
     def show_ghosts(self, posed: PosedRobot, joint_q: NDArray[Any]) -> None:
         """Show other configurations, [n, joint_coord_count], numbered, instead of the previous ones; n may be 0."""
@@ -222,34 +205,11 @@ class Stage:
                 anchor = GHOST_ANCHORS[k % len(GHOST_ANCHORS)]
                 self._scene.add_label(f"/ghosts/label_{k}", str(k + 1), position=place, anchor=anchor)
 
-    def show_ranges(self, posed: PosedRobot, *, visible: bool) -> None:
-        """Show or hide the ranges of joints."""
-        if self._arcs is not None:
-            self._arcs.remove()
-        self._arcs = JointArcs(self._scene, posed.robot, posed.joint_q) if visible else None
-
-    def show_start(self, posed: PosedRobot, joint_q: NDArray[Any] | None) -> None:
-        """Show a configuration faintly, shape [joint_coord_count]; None for nothing."""
-        if joint_q is None:
-            if self._start is not None:
-                self._start.remove()
-            self._start = None
-        elif self._start is None:
-            self._start = RobotDrawing(
-                self._scene, "/start", posed.robot, self._parts, joint_q, color=START_COLOR, opacity=START_OPACITY
-            )
-        else:
-            self._start.move(joint_q)
-
     def show_path(self, lines: Float64Array) -> None:
         """Show the way of targets [m], shape [pieces, 2, 3]; of no pieces, nothing."""
         if self._path is not None:
             self._path.remove()
-        self._path = None
-        if len(lines):
-            self._path = self._scene.add_line_segments(
-                "/path", lines.astype(np.float32), PATH_COLOR, thickness=2.0, thickness_units="screen"
-            )
+        self._path = self._lines("/path", lines, PATH_COLOR) if len(lines) else None
 
     def show_slice(self, places: Float64Array, colors: NDArray[np.uint8], apart: float) -> None:
         """Show positions of a slice [m], shape [n, 3], in colors, with a spacing `apart` [m]; n may be 0."""
@@ -261,32 +221,44 @@ class Stage:
                 "/slice", places.astype(np.float32), colors, point_size=SLICE_DOT * apart, point_shape="circle"
             )
 
-    def put_obstacle(self, posed: PosedRobot, kind: str, size: float) -> None:
-        """Show an obstacle of a size [m] at the previous place or beside the first target; "none" removes it."""
-        x, y, z = next(iter(posed.targets.values())).pose[:3].tolist()
-        pose = np.array([x, y + 0.35 * self._size, z, 0.0, 0.0, 0.0, 1.0])
-        if self.obstacle is not None:
-            pose = pose_of(self.obstacle)
-            self.obstacle.remove()
-        self.obstacle = None
-        if kind == "none":
+    def add_obstacle(self, posed: PosedRobot, kind: str) -> None:
+        """Add a box or a ball beside the first target, up to `OBSTACLES_MOST`."""
+        if len(self.obstacles) >= OBSTACLES_MOST:
             return
-        self.obstacle = self._gizmo("obstacle", pose, "obstacle", disable_rotations=kind == "sphere")
-        shape = f"{self.obstacle.name}/shape"
-        if kind == "box":
-            self._shape = {"shape": "box", "size": [size] * 3}
-            self._scene.add_box(shape, OBSTACLE_COLOR, (size, size, size), opacity=0.9)
+        number = next(k for k in itertools.count(1) if all(one.name != f"{kind}_{k}" for one in self.obstacles))
+        place = next(iter(posed.targets.values())).pose[:3]
+        place = place + self._size * BESIDE[len(self.obstacles) % len(BESIDE)]
+        pose, name = np.array([*place, 0.0, 0.0, 0.0, 1.0]), f"{kind}_{number}"
+        gizmo = self._gizmo("obstacle", pose, name, disable_rotations=kind == "ball")
+        self.obstacles.append(Obstacle(name, kind, OBSTACLE_SIZE, gizmo))
+        self.size_obstacle(OBSTACLE_SIZE)
+
+    def size_obstacle(self, size: float) -> None:
+        """Give the last obstacle a size [m]."""
+        if not self.obstacles:
+            return
+        one = self.obstacles[-1]
+        one.size, name = size, f"{one.gizmo.name}/shape"
+        if one.kind == "box":
+            self._scene.add_box(name, OBSTACLE_COLOR, (size, size, size))
         else:
-            self._shape = {"shape": "sphere", "radius": 0.5 * size}
-            self._scene.add_icosphere(shape, 0.5 * size, OBSTACLE_COLOR, opacity=0.9)
+            self._scene.add_icosphere(name, 0.5 * size, OBSTACLE_COLOR)
+
+    def remove_obstacle(self) -> None:
+        """Remove the last obstacle."""
+        if self.obstacles:
+            self.obstacles.pop().gizmo.remove()
 
     def objects(self) -> dict[str, Any]:
         """Return the obstacles, as `objects` of a world in a request."""
-        if self.obstacle is None:
-            return {}
-        pose = pose_of(self.obstacle).tolist()
-        turn = {"orientation_xyzw": pose[3:]} if self._shape["shape"] == "box" else {}
-        return {"obstacle": {**self._shape, "position": pose[:3], **turn}}
+        found = dict[str, Any]()
+        for one in sorted(self.obstacles, key=lambda one: one.name):
+            pose = pose_of(one.gizmo).tolist()
+            own: dict[str, Any] = {"shape": "sphere", "radius": 0.5 * one.size}
+            if one.kind == "box":
+                own = {"shape": "box", "size": [one.size] * 3, "orientation_xyzw": pose[3:]}
+            found[one.name] = {**own, "position": pose[:3]}
+        return found
 
     def _gizmo(self, kind: str, pose: Float64Array, label: str, **options: Any) -> viser.TransformControlsHandle:
         # Under a name used before, a browser would keep the old pose if the new pose is the identity.
@@ -303,7 +275,7 @@ class Stage:
         self._scene.add_label(f"{name}/label", label, anchor="bottom-left")
 
         async def moved(event: viser.TransformControlsEvent) -> None:
-            self._is_held = event.phase != "end"
+            self.obstacles.sort(key=lambda one: one.gizmo is gizmo)
             self._dragged(event.phase)
 
         gizmo.on_update(moved)

@@ -13,8 +13,8 @@ import viser
 
 from ik_service.page import actions, words
 from ik_service.page.actions import ActionQueue
-from ik_service.page.drawing import Color
-from ik_service.page.panel import Panel
+from ik_service.page.geometry import Color
+from ik_service.page.panel import NO_SLICE, Panel
 from ik_service.page.posed_robot import PosedRobot
 from ik_service.page.questions import Solving
 from ik_service.page.stage import Stage
@@ -87,13 +87,12 @@ class View:
         """Draw the robot in a color, and schedule the matching slice."""
         self._color = color
         self._paint(color)
-        if self.is_complete and self.panel.slice_view is not None:
+        if self.is_complete and self.panel.plane.value != NO_SLICE:
             self._actions.add_once(actions.SLICE_S, "slice")
 
     def _paint(self, color: Color) -> None:
-        shows_islands = self.is_complete and bool(self.panel.islands.value)
         met = words.GOOD if color in (words.FAR_COLOR, words.HELD) else None
-        self.stage.draw(self.posed, color, met_color=met, shows_islands=shows_islands)
+        self.stage.draw(self.posed, color, met_color=met)
 
     def _given(self) -> dict[str, Any]:
         """Return the options of the panel, and the obstacles."""

@@ -18,19 +18,19 @@ from numpy.typing import NDArray
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.page import actions, words
 from ik_service.page.drawn_path import WAYPOINT_S, DrawnPath
-from ik_service.page.panel import WORLD_AXES, Panel, unit_quaternion
-from ik_service.page.posed_robot import PosedRobot
+from ik_service.page.panel import NO_SLICE, Panel
+from ik_service.page.posed_robot import PosedRobot, TargetState
 from ik_service.page.questions import Answer, PageError, Question, Solving
 from ik_service.page.reach_slice import ReachSlice
 from ik_service.page.request_texts import request_html
-from ik_service.page.stage import Stage
+from ik_service.page.stage import Stage, pose_of
 from ik_service.page.view import View
 
 OTHER_SOLUTION = 0.05  # solutions are others where some coordinate differs by more [rad or m]
 DRAG_STEP_S = 1.0 / 60.0  # time between two solves on the way to where a gizmo has been dragged [s]
 BETWEEN_S = 2.0 * DRAG_STEP_S
 """Time that this takes at most [s]: a browser tells where a gizmo is every 50 ms, and the robot moves in between."""
-LATENCIES_MOST = 5000
+LATENCIES_MOST, UNDO_MOST = 5000, 50
 
 _logger = logging.getLogger(__name__)
 
@@ -40,7 +40,6 @@ class Visitor(View):
 
     question: Question | None = None  # the last question; None before the first
     _path: DrawnPath
-    _start_q: NDArray[Any]
     others: Float64Array = np.empty((0, 0))  # other solutions, drawn as ghosts, shape [n, joint_coord_count]
     branches: NDArray[Any] = np.empty(0, int)  # their branches, -1 where not known, shape [n]
 
@@ -61,7 +60,7 @@ class Visitor(View):
         self._kinds = set[tuple[object, ...]]()
         self.solves = 0  # of targets so far
         self.latencies = deque[float](maxlen=LATENCIES_MOST)  # times from a gizmo's update to the drawn pose [s]
-        self._is_dark = is_dark
+        self._is_dark = self._has_chosen = is_dark
         self._show(name)
 
         frames = iter((self.stage.look, lambda: self.enqueue("rest")))
@@ -131,7 +130,7 @@ class Visitor(View):
         self.panel.path.content = words.path_html(len(self._path), self._path.followed)
         self.panel.show_posed(self.posed)
         if self.question is not None:
-            self.panel.request.content = request_html(self.question, self.posed.robot, self._solving)
+            self.panel.request.content = request_html(self.question, self._solving)
         self.client.flush()
 
     def _try(self, pending: dict[str, Any]) -> None:
@@ -154,15 +153,18 @@ class Visitor(View):
     def _do(self, pending: dict[str, Any]) -> None:
         if not self.is_complete:
             self._complete()
-        if "dark" in pending:
-            self._is_dark = pending["dark"]
-            self._dress()
         if "upload" in pending:
             self._actions.add_later(actions.UPLOAD_S, "file", pending["upload"])
         if "file" in pending:
             with self._asking():
                 pending["robot"] = self._solving.add_robot(pending["file"].name, pending["file"].content)
             self._names = [pending["robot"], *(name for name in self._names if name != pending["robot"])]
+        if "scheme" in pending and not self._has_chosen:
+            pending["dark"] = pending["scheme"]
+        if "dark" in pending:
+            self._has_chosen = "scheme" not in pending
+            self._is_dark = pending["dark"]
+            self._dress()
         if "restart" in pending:
             pending["robot"] = self.posed.name
         if "robot" in pending:
@@ -175,17 +177,23 @@ class Visitor(View):
             self._path.shown = 0
         targets = {link: pending[f"target {link}"] for link in self.posed.targets if f"target {link}" in pending}
         if targets or pending.keys() & actions.START_ACTIONS:
-            self._start_q = self.posed.joint_q
-        if targets or pending.keys() & (actions.START_ACTIONS | {"start"}):
-            self.stage.show_start(self.posed, self._start_q if self.panel.start.value else None)
+            self._earlier.append((self.posed.joint_q, dict(self.posed.targets)))
+        if "undo" in pending and self._earlier:
+            self.posed.go_back(*self._earlier.pop())
+            self.stage.place_gizmos(self.posed)
         self._pose_by_hand(pending)
         for link, values in targets.items():
             self._change(link, **values)
         if "click" in pending:
             self._path.shown = 0
             self.stage.show_target(self.posed.pick(pending["click"]))
-        if "obstacle" in pending:
-            self.stage.put_obstacle(self.posed, self.panel.obstacle.value, 1e-3 * self.panel.obstacle_size.value)
+        for kind in ("box", "ball"):
+            if kind in pending:
+                self.stage.add_obstacle(self.posed, kind)
+        if "size" in pending:
+            self.stage.size_obstacle(pending["size"])
+        if "remove" in pending:
+            self.stage.remove_obstacle()
         self.posed.keeps_loops = pending.get("loops", self.posed.keeps_loops)
         if pending.keys() & actions.TOUCH_ACTIONS:
             self.posed.touch()
@@ -194,12 +202,6 @@ class Visitor(View):
         self._do_aside(pending)
 
     def _do_aside(self, pending: dict[str, Any]) -> None:
-        if pending.keys() & {"axes", "release"}:
-            self.stage.align_gizmos(along_world=self.panel.axes.value == WORLD_AXES)
-        if "islands" in pending:
-            self._draw(words.heading(self.posed.answer)[1])
-        if "ranges" in pending:
-            self.stage.show_ranges(self.posed, visible=pending["ranges"])
         if "picks" in pending:
             self.stage.drawing.tell_clicks((lambda link: self.enqueue("click", link)) if pending["picks"] else None)
         if "spheres" in pending:
@@ -236,11 +238,11 @@ class Visitor(View):
 
     def _show_slice(self) -> None:
         """Show a slice of the workspace through the first target, or remove the slice."""
-        view = self.panel.slice_view
-        if view is None or not self.posed.asked:
+        plane = self.panel.plane.value
+        if plane == NO_SLICE or not self.posed.asked:
             self.stage.show_slice(np.empty((0, 3)), np.empty((0, 3), np.uint8), 0.0)
             return
-        shown = ReachSlice(self.posed, view, **self._given())
+        shown = ReachSlice(self.posed, plane, **self._given())
         self.stage.show_slice(*shown.reached(self._ask(self._solving.solve, shown.question)), shown.apart)
 
     def _pose_by_hand(self, pending: dict[str, Any]) -> None:
@@ -262,9 +264,7 @@ class Visitor(View):
         self._draw(words.HIT if is_hit else words.BY_HAND)
 
     def _change(self, link: str, **values: Any) -> None:
-        if "quaternion" in values:
-            values["orientation_xyzw"] = unit_quaternion(values.pop("quaternion"))
-        pose = self.stage.read_gizmo(link)
+        pose = pose_of(self.stage.gizmos[link])
         parts = values.pop("position", pose[:3]), values.pop("orientation_xyzw", pose[3:])
         self.stage.place_gizmo(link, np.concatenate(parts))
         if values:
@@ -327,13 +327,15 @@ class Visitor(View):
         self.posed = PosedRobot(name, robot)
         self.is_complete, self.question = False, None
         self.others, self.branches = self.others[:0], self.branches[:0]
-        self._path, self._start_q = DrawnPath(), self.posed.joint_q
+        self._path = DrawnPath()
+        self._earlier = deque[tuple[NDArray[Any], dict[str, TargetState]]](maxlen=UNDO_MOST)
         with self._telling, self.client.atomic():
             self.client.gui.reset()
+            self.client.gui.add_html(words.scheme_html(self.client.client_id))
             self._status = self.client.gui.add_html(words.waiting_html(self.posed, 0.0, ()))
             self._dress()
             self.client.gui.main_panel.dock_right()
-            self.stage = Stage(self.client, self.posed, self._solving.meshes(name), self.dragged)
+            self.stage = Stage(self.client, self.posed, self._solving.bodies(name), self.dragged)
             self._draw()
         self.client.flush()
 

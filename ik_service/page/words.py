@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ik_service.page.drawing import Color
 from ik_service.page.drawn_path import WAYPOINTS_MOST
+from ik_service.page.geometry import Color
 from ik_service.page.posed_robot import ORIENTATION_TOLERANCE, POSITION_TOLERANCE, PosedRobot
 from ik_service.page.questions import Answer, Followed
 
@@ -20,7 +20,7 @@ FAR_COLOR: Color = (235, 150, 30)
 HELD: Color = (214, 78, 40)
 HIT: Color = (205, 40, 90)
 BY_HAND: Color = (70, 130, 205)
-ELSEWHERE = "Other starts may do better: tick 'Any branch'."
+ELSEWHERE = "Other starts may do better: tick 'May jump to another branch'."
 UNPROVEN = "Nothing is proven: another configuration may meet the target."
 NO_MODEL = "Collision is not checked: the robot has no collision model."
 FIRST_S = 0.2  # a first solve that takes longer has loaded or compiled code [s]
@@ -52,8 +52,16 @@ BRANCHES = (
     "Shoulder A or B: the wrist is on one side of axis 1 or on the other. "
     "Elbow, wrist A or B: bent one way or the other."
 )
+SHEET = ""
 STATUS_LINES = 12
 """Height of the status in lines, besides its targets: controls below do not move, and a longer text is scrolled."""
+
+
+def scheme_html(client_id: int) -> str:
+    """Return a look for narrow screens, and a picture by whose address a browser tells whether its system is dark."""
+    address = f"scheme/{client_id}"
+    picture = f"<source media='(prefers-color-scheme: dark)' srcset='{address}/dark'><img alt='' src='{address}/light'>"
+    return f"<style>{SHEET}</style><picture style='display:none'>{picture}</picture>"
 
 
 def heading(answer: Answer | None) -> tuple[str, Color]:

@@ -13,7 +13,7 @@ which meet in a point. An unreadable loop is left out with a warning.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -94,7 +94,7 @@ def _capped(root: XmlElement, tag: str) -> list[XmlElement]:
 
 
 def _read_link(element: XmlElement) -> LinkDescription:
-    name, inertial, shapes = element.text("name"), element.one("inertial"), read_link_shapes(element)
+    name, inertial, shapes = element.text("name"), element.one("inertial"), read_shapes(element.all("collision"))
     if inertial is not None:
         try:
             return LinkDescription(name, element.line, *_read_inertial(inertial), shapes)
@@ -280,17 +280,32 @@ MAX_SHAPES = 256  # most shapes of a link; further shapes count as unread
 _MISSING = -1.0
 
 
-def read_visuals(data: bytes) -> dict[str, tuple[MeshReference, ...]]:
-    """Read the visual meshes of the links of a URDF, by link, without opening their files."""
-    return {link.text("name"): read_link_shapes(link, "visual").meshes for link in read_xml(data).all("link")}
+def read_visuals(data: bytes) -> dict[str, list[tuple[LinkShapes, str, tuple[float, ...]]]]:
+    """Read visual shapes and meshes with material and color (rgba, empty where unknown), by link; open no mesh."""
+    root = read_xml(data)
+    links = {link.text("name"): list(link.all("visual")) for link in root.all("link")}
+    used = [material for visuals in links.values() for visual in visuals for material in visual.all("material")]
+    colors = {
+        material.get("name") or "": color.numbers("rgba", (1.0,) * 4)
+        for material in (*used, *root.all("material"))
+        for color in material.all("color")
+    }
+    return {link: [_read_visual(visual, colors) for visual in visuals] for link, visuals in links.items()}
 
 
-def read_link_shapes(link: XmlElement, tag: str = "collision") -> LinkShapes:
-    """Read the collision shapes of a link, or its visual shapes with the tag "visual"."""
+def _read_visual(
+    visual: XmlElement, colors: Mapping[str, tuple[float, ...]]
+) -> tuple[LinkShapes, str, tuple[float, ...]]:
+    material = next((one.get("name") or "" for one in visual.all("material")), "")
+    return read_shapes([visual]), material, colors.get(material, ())
+
+
+def read_shapes(elements: Iterable[XmlElement]) -> LinkShapes:
+    """Read the shapes of elements such as <collision> or <visual> of a link."""
     shapes: list[BoundedShape] = []
     unread: list[str] = []
     meshes: list[MeshReference] = []
-    for number, collision in enumerate(link.all(tag)):
+    for number, collision in enumerate(elements):
         geometry = next(iter(collision.all("geometry")), None)
         element = geometry.children[0] if geometry is not None and geometry.children else None
         kind = "nothing" if element is None else shortened(element.tag)
