@@ -13,7 +13,8 @@ PANEL_S = 3.0  # time after which the panel is sent at the latest [s]
 UPLOAD_S = 0.5  # time for a browser to say that a file has come, before the button is made anew [s]
 SLICE_S = 0.2  # least time from a solve to the next slice [s]
 SOLVE_ACTIONS = frozenset(
-    "again ball box branch click collision drag loops pick remove rest size step undo".split()
+    ("again", "ball", "box", "branch", "click", "collision", "drag", "loops", "pick", "remove", "rest", "size")
+    + ("step", "undo")
 )
 """Actions that a solve of the targets completes."""
 START_ACTIONS = frozenset(("grab", "pick"))  # those that begin a drag or a change that can be undone
@@ -22,9 +23,9 @@ PATH_ACTIONS = frozenset(("clear", "follow", "play"))
 ASIDE_ACTIONS = PATH_ACTIONS | {"click", "file", "held", "random", "slice", "solutions"}
 """Those that leave the robot as it is where they fail."""
 QUESTION_ACTIONS = frozenset(("follow", "random", "solutions"))  # questions besides the solve of the targets
-VIEW_ACTIONS = frozenset(("dark", "grab", "picks", "refresh", "release", "scheme", "spheres", "upload"))
+VIEW_ACTIONS = frozenset(("dark", "grab", "picks", "refresh", "scheme", "spheres", "upload"))
 """Those that change what is seen alone."""
-QUIET_ACTIONS = frozenset(("grab", "held", "play", "refresh", "release", "slice"))
+QUIET_ACTIONS = frozenset(("grab", "held", "play", "refresh", "slice"))
 """Those after which it is still said why there was no answer."""
 
 

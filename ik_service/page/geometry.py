@@ -55,16 +55,23 @@ class Body(NamedTuple):
 def visible_bodies(urdf: bytes, file: Path | None = None) -> dict[str, list[Body]]:
     """Return the visual shapes of a URDF, and its readable meshes where its path is given, by link."""
     found = dict[str, list[Body]]()
-    for link, visuals in read_visuals(urdf).items():
-        for read, material, rgba in visuals:
-            shapes: list[BoundedShape | Mesh] = [*read.shapes]
-            for reference in read.meshes if file is not None else ():
-                with suppress(RobotFileError):
-                    shapes.append(read_mesh(reference, file))
-            red, green, blue = (round(255 * part) for part in (rgba or (-1.0,) * 4)[:3])
-            color = (red, green, blue) if rgba else None
-            found.setdefault(link, []).extend(Body(shape, material, color) for shape in shapes)
+    with suppress(RobotFileError):  # looks are no reason to refuse a robot
+        for link, visuals in read_visuals(urdf).items():
+            for read, material, rgba in visuals:
+                shapes: list[BoundedShape | Mesh] = [*read.shapes]
+                if file is not None:
+                    for reference in read.meshes:
+                        with suppress(RobotFileError):
+                            shapes.append(read_mesh(reference, file))
+                found.setdefault(link, []).extend(Body(shape, material, _color(rgba)) for shape in shapes)
     return {link: bodies for link, bodies in found.items() if bodies}
+
+
+def _color(rgba: Sequence[float]) -> Color | None:
+    if not rgba:
+        return None
+    red, green, blue = (round(255.0 * min(max(part, 0.0), 1.0)) for part in rgba[:3])
+    return red, green, blue
 
 
 @dataclass(frozen=True, eq=False)

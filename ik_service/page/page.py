@@ -85,17 +85,23 @@ class Page:
         self.close()
 
     def _tell_scheme(self, client_id: int, is_dark: bool) -> None:
-        self._schemes[client_id] = is_dark
-        if client_id in self.visitors:
-            self.visitors[client_id].enqueue("scheme", self._schemes.pop(client_id))
+        """Pass on whether the system of a browser is dark, now or when its visitor is there."""
+        if client_id in self._server.get_clients():
+            self._schemes[client_id] = is_dark
+            self._pass_scheme(client_id)
+
+    def _pass_scheme(self, client_id: int) -> None:
+        visitor = self.visitors.get(client_id)
+        is_dark = self._schemes.pop(client_id, None) if visitor is not None else None
+        if visitor is not None and is_dark is not None:
+            visitor.enqueue("scheme", is_dark)
 
     def _come(self, client: viser.ClientHandle) -> None:
         """Make a visitor for a new browser; runs in a thread of viser."""
         bound_uploads(client)
         visitor = Visitor(client, self._solving, self._first, self._waiting.put, is_dark=self._is_dark)
         self.visitors[client.client_id] = visitor
-        if client.client_id in self._schemes:
-            visitor.enqueue("scheme", self._schemes.pop(client.client_id))
+        self._pass_scheme(client.client_id)
         if client.client_id not in self._server.get_clients():
             self._forget(client.client_id)
 
@@ -103,7 +109,7 @@ class Page:
         self._forget(client.client_id)
 
     def _forget(self, client_id: int) -> None:
-        visitor = self.visitors.pop(client_id, None)
+        visitor, _ = self.visitors.pop(client_id, None), self._schemes.pop(client_id, None)
         if visitor is not None:
             visitor.leave()
 

@@ -15,7 +15,7 @@ from ik_service.mechanism.transforms import Float64Array, quaternion_from_rpy
 from ik_service.page.posed_robot import PosedRobot, TargetState
 from ik_service.page.questions import ROTATIONS
 from ik_service.page.reach_slice import PLANES
-from ik_service.page.stage import OBSTACLE_SIZE
+from ik_service.page.stage import OBSTACLE_SIZE, Obstacle
 from ik_service.page.words import BRANCHES, solutions_html
 from ik_service.robots import JointType, RobotModel
 
@@ -62,7 +62,7 @@ class Panel:
             for target in posed.targets.values():
                 self._add_target(target, is_open=not self.numbers)
             self.sliders = [self._slider(robot, posed, joint) for joint, is_idle in joints if is_idle]
-            self._button("Undo the last drag", "undo")
+            self._button("Undo the last drag", "undo", "Of a target.")
             self._button("Start again", "restart", "Robot and settings as they were at first, without obstacles.")
             hint = "Off: stay on the branch. On: take whichever start succeeds first."
             self.any_branch = self._input("branch", gui.add_checkbox("May jump to another branch", False, hint=hint))
@@ -175,6 +175,11 @@ class Panel:
             position.value = tuple(np.round(pose[:3], 4).tolist())
             turn = viser.transforms.SO3.from_quaternion_xyzw(pose[3:]).as_rpy_radians()
             rotation.value = tuple(np.round(np.degrees([turn.roll, turn.pitch, turn.yaw]), 2).tolist())
+
+    def show_size(self, obstacle: Obstacle | None) -> None:
+        """Show the size of the obstacle that was moved last."""
+        if obstacle is not None:
+            self.size.value = round(1e3 * obstacle.size, 1)
 
     def show_plot(self, posed: PosedRobot, joint_q: Float64Array, dt: float) -> None:
         """Plot joints with sliders along a path [n, joint_coord_count], `dt` [s] apart; of no waypoints, nothing."""

@@ -42,7 +42,7 @@ GRID_SHARE = 0.25  # width of a cell over the size of the robot
 SHADOW = 0.22
 VIEW = (1.15, -0.95, 0.55)  # from the middle of the robot to the camera, over the size of the robot
 PHONE = 0.8  # width over height of the picture up to which the panel covers its lower part
-_gizmo_numbers = itertools.count()
+_gizmo_numbers, _turns = itertools.count(), itertools.count(1)
 
 
 @dataclass(eq=False)
@@ -53,6 +53,7 @@ class Obstacle:
     kind: str  # "box" or "ball"
     size: float  # side or diameter [m]
     gizmo: viser.TransformControlsHandle
+    turn: int = 0  # counts up when an obstacle is added or dragged
 
 
 class Stage:
@@ -79,7 +80,7 @@ class Stage:
         self.gizmo_size = GIZMO_SHARE * self._size / max(1.0, 0.5 * len(posed.asked)) ** 0.5  # [m]
         self.gizmos: dict[str, viser.TransformControlsHandle] = {}  # of targets, by link
         self.spheres: RobotDrawing | None = None  # collision spheres; None while hidden
-        self.obstacles: list[Obstacle] = []  # the last is the one added or dragged last
+        self.obstacles: list[Obstacle] = []
         self.miss: viser.LineSegmentsHandle | None = None
         self._ghosts: RobotDrawing | None = None
         self._path: viser.LineSegmentsHandle | None = None
@@ -230,14 +231,19 @@ class Stage:
         place = place + self._size * BESIDE[len(self.obstacles) % len(BESIDE)]
         pose, name = np.array([*place, 0.0, 0.0, 0.0, 1.0]), f"{kind}_{number}"
         gizmo = self._gizmo("obstacle", pose, name, disable_rotations=kind == "ball")
-        self.obstacles.append(Obstacle(name, kind, OBSTACLE_SIZE, gizmo))
+        self.obstacles.append(Obstacle(name, kind, OBSTACLE_SIZE, gizmo, next(_turns)))
         self.size_obstacle(OBSTACLE_SIZE)
+
+    @property
+    def last_obstacle(self) -> Obstacle | None:
+        """The obstacle that was added or dragged last; None without obstacles."""
+        return max(self.obstacles, key=lambda one: one.turn, default=None)
 
     def size_obstacle(self, size: float) -> None:
         """Give the last obstacle a size [m]."""
-        if not self.obstacles:
+        one = self.last_obstacle
+        if one is None:
             return
-        one = self.obstacles[-1]
         one.size, name = size, f"{one.gizmo.name}/shape"
         if one.kind == "box":
             self._scene.add_box(name, OBSTACLE_COLOR, (size, size, size))
@@ -246,8 +252,10 @@ class Stage:
 
     def remove_obstacle(self) -> None:
         """Remove the last obstacle."""
-        if self.obstacles:
-            self.obstacles.pop().gizmo.remove()
+        one = self.last_obstacle
+        if one is not None:
+            self.obstacles.remove(one)
+            one.gizmo.remove()
 
     def objects(self) -> dict[str, Any]:
         """Return the obstacles, as `objects` of a world in a request."""
@@ -275,8 +283,10 @@ class Stage:
         self._scene.add_label(f"{name}/label", label, anchor="bottom-left")
 
         async def moved(event: viser.TransformControlsEvent) -> None:
-            self.obstacles.sort(key=lambda one: one.gizmo is gizmo)
-            self._dragged(event.phase)
+            for one in self.obstacles:
+                one.turn = next(_turns) if one.gizmo is gizmo else one.turn
+            if kind == "target" or event.phase == "update":  # only drags of targets can be undone
+                self._dragged(event.phase)
 
         gizmo.on_update(moved)
         return gizmo

@@ -83,7 +83,8 @@ class Visitor(View):
     def dragged(self, phase: str = "update") -> None:
         """Queue the phase of a drag; the phases of viser are start, update and end."""
         if phase != "update":
-            self.enqueue("grab" if phase == "start" else "release")
+            if phase == "start":
+                self.enqueue("grab")
             return
         now = time.perf_counter()
         self._dragged_at = self._dragged_at or now
@@ -129,6 +130,7 @@ class Visitor(View):
             self.panel.status.content = self.panel.status.content if self._is_told else status
         self.panel.path.content = words.path_html(len(self._path), self._path.followed)
         self.panel.show_posed(self.posed)
+        self.panel.show_size(self.stage.last_obstacle)
         if self.question is not None:
             self.panel.request.content = request_html(self.question, self._solving)
         self.client.flush()
@@ -151,20 +153,34 @@ class Visitor(View):
                 self.trouble = f"Something went wrong here: {error}"
 
     def _do(self, pending: dict[str, Any]) -> None:
+        self._do_looks(pending)
         if not self.is_complete:
+            if not pending.keys() - {"scheme"}:
+                return  # the robot is drawn first
             self._complete()
+        self._do_robot(pending)
+        if "robot" not in pending:
+            self._do_targets(pending)
+            self._do_aside(pending)
+
+    def _do_looks(self, pending: dict[str, Any]) -> None:
+        """Follow the visitor's choice of dark or light, before the first choice that of the system."""
+        self._has_chosen = self._has_chosen or "dark" in pending
+        is_dark = pending.get("dark", self._is_dark if self._has_chosen else pending.get("scheme", self._is_dark))
+        if is_dark != self._is_dark:
+            self._is_dark = is_dark
+            self._dress()
+            if self.is_complete:
+                self.panel.dark.value = is_dark
+
+    def _do_robot(self, pending: dict[str, Any]) -> None:
+        """Show a chosen or uploaded robot, or the same from the beginning."""
         if "upload" in pending:
             self._actions.add_later(actions.UPLOAD_S, "file", pending["upload"])
         if "file" in pending:
             with self._asking():
                 pending["robot"] = self._solving.add_robot(pending["file"].name, pending["file"].content)
             self._names = [pending["robot"], *(name for name in self._names if name != pending["robot"])]
-        if "scheme" in pending and not self._has_chosen:
-            pending["dark"] = pending["scheme"]
-        if "dark" in pending:
-            self._has_chosen = "scheme" not in pending
-            self._is_dark = pending["dark"]
-            self._dress()
         if "restart" in pending:
             pending["robot"] = self.posed.name
         if "robot" in pending:
@@ -172,7 +188,9 @@ class Visitor(View):
             self._show(pending["robot"])
             self._complete()
             self._solve()
-            return
+
+    def _do_targets(self, pending: dict[str, Any]) -> None:
+        """Change targets, configuration and obstacles, and solve."""
         if pending.keys() - actions.ASIDE_ACTIONS - actions.VIEW_ACTIONS:
             self._path.shown = 0
         targets = {link: pending[f"target {link}"] for link in self.posed.targets if f"target {link}" in pending}
@@ -187,19 +205,20 @@ class Visitor(View):
         if "click" in pending:
             self._path.shown = 0
             self.stage.show_target(self.posed.pick(pending["click"]))
-        for kind in ("box", "ball"):
-            if kind in pending:
-                self.stage.add_obstacle(self.posed, kind)
-        if "size" in pending:
-            self.stage.size_obstacle(pending["size"])
-        if "remove" in pending:
-            self.stage.remove_obstacle()
+        self._do_obstacles(pending)
         self.posed.keeps_loops = pending.get("loops", self.posed.keeps_loops)
         if pending.keys() & actions.TOUCH_ACTIONS:
             self.posed.touch()
         if targets or pending.keys() & actions.SOLVE_ACTIONS:
             self._solve()
-        self._do_aside(pending)
+
+    def _do_obstacles(self, pending: dict[str, Any]) -> None:
+        for kind in pending.keys() & {"box", "ball"}:
+            self.stage.add_obstacle(self.posed, kind)
+        if "size" in pending:
+            self.stage.size_obstacle(pending["size"])
+        if "remove" in pending:
+            self.stage.remove_obstacle()
 
     def _do_aside(self, pending: dict[str, Any]) -> None:
         if "picks" in pending:
