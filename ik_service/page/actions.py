@@ -12,10 +12,19 @@ SLOW_S, LOOK_S = 0.15, 0.05
 PANEL_S = 3.0  # time after which the panel is sent at the latest [s]
 UPLOAD_S = 0.5  # time for a browser to say that a file has come, before the button is made anew [s]
 SLICE_S = 0.2  # least time from a solve to the next slice [s]
-SOLVE_ACTIONS = frozenset(
-    ("again", "ball", "box", "branch", "click", "collision", "drag", "loops", "pick", "remove", "rest", "size")
-    + ("step", "undo")
-)
+OBSTACLE_ACTIONS = frozenset(("ball", "box", "remove", "size"))
+SOLVE_ACTIONS = OBSTACLE_ACTIONS | {
+    "again",
+    "branch",
+    "click",
+    "collision",
+    "drag",
+    "loops",
+    "pick",
+    "rest",
+    "step",
+    "undo",
+}
 """Actions that a solve of the targets completes."""
 START_ACTIONS = frozenset(("grab", "pick"))  # those that begin a drag or a change that can be undone
 TOUCH_ACTIONS = SOLVE_ACTIONS - {"click", "drag", "pick", "rest", "step"}  # those after which no arm is frozen

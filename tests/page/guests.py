@@ -8,15 +8,30 @@ from types import SimpleNamespace
 import numpy as np
 import viser
 
+from ik_service.mechanism.transforms import transform_inverse, transform_multiply
 from ik_service.page.geometry import Role
 from ik_service.page.visitor import Visitor
 
 
 def drawn_position(drawing, link):
-    """Return the last drawn position of the tip of a leaf link [m], shape [3]."""
-    balls, node = drawing._drawn[1]
-    (place,) = np.flatnonzero((balls.role == Role.TIP) & (balls.index == drawing._robot.link_index(link)))
-    return np.asarray(node.batched_positions[place], np.float64)
+    """Return where a link is [m], shape [3], by the last drawn pose of a part that moves with it."""
+    body, frame = drawing._robot.link_frame(link)
+    part, node = next(one for one in drawing._drawn if (one[0].body == body).any())
+    place = int(np.flatnonzero(part.body == body)[0])
+    turn = np.asarray(node.batched_wxyzs[place], np.float64)[[1, 2, 3, 0]]
+    drawn = np.concatenate([node.batched_positions[place], turn / np.linalg.norm(turn)])
+    return transform_multiply(transform_multiply(drawn, transform_inverse(part.X_body[place])), frame)[:3]
+
+
+def drawn_colors(drawing, dofs=None):
+    """Return the colors of the parts of joints, {(red, green, blue)}; of all joints, or of some by their DOFs."""
+    return {
+        tuple(color)
+        for part, node in drawing._drawn
+        for color in node.batched_colors[
+            (part.role == Role.JOINT) & (True if dofs is None else np.isin(part.index, dofs))
+        ].tolist()
+    }
 
 
 @contextlib.contextmanager
@@ -37,7 +52,7 @@ class Guest:
     def __init__(self, server, solving, robot):
         camera = SimpleNamespace(on_update=self._look)
         client = SimpleNamespace(
-            scene=server.scene, gui=server.gui, camera=camera, flush=server.flush, atomic=server.atomic
+            client_id=7, scene=server.scene, gui=server.gui, camera=camera, flush=server.flush, atomic=server.atomic
         )
         self.waiting = queue.SimpleQueue()
         self.visitor = Visitor(client, solving, robot, self.waiting.put)

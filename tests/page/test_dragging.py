@@ -8,17 +8,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ik_service.ik_solver import IKSolver
-from ik_service.mechanism.transforms import quaternion_from_rpy, quaternion_multiply, quaternion_rotate
 from ik_service.page import visitor as visitor_module
 from ik_service.page import words
-from ik_service.page.geometry import placed_bodies
-from ik_service.page.panel import BY_CLEARANCE, TOOL_AXES, WORLD_AXES
-from ik_service.page.reach_slice import ReachSlice, SliceView
+from ik_service.page.panel import NO_SLICE
+from ik_service.page.reach_slice import ReachSlice
 from ik_service.page.stage import pose_of
-from ik_service.robots import load_robot
-from ik_service.solver.lm.status import IKStatus
-from tests.page.guests import Guest, drawn_position
+from tests.page.guests import Guest, drawn_colors, drawn_position
 
 
 def test_the_robot_moves_on_the_way_to_where_a_gizmo_is_dragged(guest, monkeypatch):
@@ -55,7 +50,7 @@ def test_links_that_touch_by_hand_are_named(guest):
     assert "Posed by hand, in contact" in guest.status
     told = guest.status.replace("panda_link1 and panda_hand", "panda_hand and panda_link1")
     assert "panda_hand and panda_link1 overlap by 5" in told
-    assert (guest.stage.drawing._drawn[0][1].batched_colors.copy() == words.HIT).all(axis=1).any()
+    assert words.HIT in drawn_colors(guest.stage.drawing)
     guest.click(guest.panel.collision, False)
     guest.click(guest.panel.sliders[0][0], 80.0)
     assert "Posed by hand" in guest.status
@@ -70,10 +65,10 @@ def test_a_gizmo_is_never_one_of_a_robot_before(guest):
 
 def test_what_fails_beside_the_targets_leaves_the_robot_as_it_is(guest):
     guest.drag("panda_hand", [0.0, 0.05, 0.0])
-    colors = guest.stage.drawing._drawn[0][1].batched_colors.copy()
+    colors = drawn_colors(guest.stage.drawing)
     guest.do("file", SimpleNamespace(name="none.urdf", content=b"<robot"))
     assert "none.urdf" in guest.status
-    assert (guest.stage.drawing._drawn[0][1].batched_colors.copy() == colors).all()
+    assert drawn_colors(guest.stage.drawing) == colors
 
 
 def test_a_robot_that_closes_loops_offers_no_other_solutions(server, solving):
@@ -143,7 +138,7 @@ def test_a_slice_shows_what_is_within_reach_and_goes_with_the_target(guest):
     guest.until(lambda: guest.stage._slice is not cloud)
     moved = guest.posed.targets["panda_hand"].pose[1]
     assert np.abs(np.array(guest.stage._slice.points)[:, 1] - moved).max() < 2e-3
-    guest.click(guest.panel.plane, "none")
+    guest.click(guest.panel.plane, NO_SLICE)
     assert guest.stage._slice is None
 
 
@@ -161,51 +156,16 @@ def test_an_arm_without_a_target_stays_beside_a_path_and_a_slice(server, solving
     np.testing.assert_allclose(
         visitor._path.followed.joint_q[:, 7:], np.tile(right, (len(visitor._path), 1)), atol=1e-6
     )
-    question = ReachSlice(guest.posed, SliceView("level"), options={}, objects={}).question
+    question = ReachSlice(guest.posed, "level", options={}, objects={}).question
     np.testing.assert_allclose(solving.solve(question).joint_q[:, 7:] - right, 0.0, atol=1e-6)
 
 
 def test_a_slice_counts_what_is_around_the_robot(guest):
     guest.click(guest.panel.plane, "level")
     free = len(guest.stage._slice.points), int((guest.stage._slice.colors == words.HIT).all(axis=1).sum())
-    guest.click(guest.panel.obstacle, "box")
-    guest.click(guest.panel.obstacle_size, 600.0)
+    guest.do("box")
+    guest.click(guest.panel.size, 600.0)
     guest.until(lambda: int((guest.stage._slice.colors == words.HIT).all(axis=1).sum()) > free[1] + 10)
-
-
-def test_a_slice_is_of_the_tip_of_a_tool(guest):
-    guest.click(guest.panel.plane, "level")
-    before = np.array(guest.stage._slice.points, np.float64)
-    guest.click(guest.panel.tool, 300.0)
-    guest.until(lambda: len(guest.stage._slice.points) != len(before))
-    target, after = guest.posed.targets["panda_hand"], np.array(guest.stage._slice.points, np.float64)
-    down = quaternion_rotate(target.pose[3:], np.array([0.0, 0.0, 0.3]))
-    np.testing.assert_allclose(before[:, 2], target.pose[2], atol=1e-3)
-    np.testing.assert_allclose(after[:, 2], target.pose[2] + down[2], atol=1e-3)
-    solver = IKSolver(load_robot("panda"), ["panda_hand"], device="cpu")
-    turns = np.tile(target.pose[3:], (len(after), 1))
-    solved = solver.solve(after - down, turns, options={"seeds": 64})
-    assert (solved.success | (solved.status == IKStatus.BLOCKED_BY_COLLISION)).mean() > 0.99
-
-
-def test_a_slice_has_the_colours_of_the_clearance(guest):
-    visitor, panel = guest.visitor, guest.panel
-    guest.click(panel.plane, "level")
-    by_status = np.array(guest.stage._slice.colors)
-    guest.click(panel.slice_color, BY_CLEARANCE)
-    guest.until(lambda: not np.array_equal(guest.stage._slice.colors, by_status))
-    shown = ReachSlice(guest.posed, panel.slice_view, **visitor._given())
-    answer = visitor._solving.solve(shown.question)
-    places, colors = shown.reached(answer)
-    np.testing.assert_allclose(guest.stage._slice.points, places, atol=1e-3)
-    np.testing.assert_array_equal(guest.stage._slice.colors, colors)
-    clearance = answer.clearance[answer.success | (np.array(answer.status) == "blocked_by_collision")]
-    is_free = clearance > 0.0
-    order = np.argsort(clearance[is_free])
-    redness = colors[is_free][order, 0].astype(int)
-    assert (np.diff(redness) <= 0).all()  # from orange to green
-    assert redness[0] > words.GOOD[0] + 50
-    assert (colors[~is_free] == words.HIT).all()
 
 
 def test_loops_may_be_left_open(server, solving):
@@ -226,34 +186,6 @@ def test_loops_may_be_left_open(server, solving):
     np.testing.assert_allclose(guest.posed.joint_q[others], before, atol=1e-6)
     guest.click(guest.panel.loops, True)
     assert np.abs(robot.constraints.error(guest.posed.joint_q)).max() < 1e-6
-
-
-def test_a_gizmo_along_the_world_turns_its_target_and_is_turned_back(guest):
-    visitor, gizmo = guest.visitor, guest.stage.gizmos["panda_hand"]
-    before = pose_of(gizmo)
-    guest.click(guest.panel.axes, WORLD_AXES)
-    assert gizmo.wxyz.tolist() == [1.0, 0.0, 0.0, 0.0]
-    np.testing.assert_array_equal(guest.posed.targets["panda_hand"].pose, before)
-    guest.drag("panda_hand", [0.0, 0.0, -0.05])
-    assert guest.posed.answer.success[0]
-    turn = quaternion_from_rpy(0.0, 0.0, 0.3)
-    gizmo.wxyz = turn[[3, 0, 1, 2]]
-    for phase in ("start", "update", "end"):
-        guest.send(gizmo, phase)
-    asked = quaternion_multiply(turn, before[3:])
-    guest.until(lambda: np.allclose(guest.posed.targets["panda_hand"].pose[3:], asked))
-    guest.work()
-    assert gizmo.wxyz.tolist() == [1.0, 0.0, 0.0, 0.0]
-    robot, joint_q = guest.posed.robot, guest.posed.joint_q
-    hand = robot.forward_kinematics(joint_q, ["panda_hand"]).orientations_xyzw[0, 0]
-    assert abs(hand @ asked) > np.cos(0.5e-2)  # within the solver's tolerance of 0.01 rad
-    guest.send(gizmo, "start")
-    gizmo.wxyz = turn[[3, 0, 1, 2]]
-    visitor.enqueue("release")  # of the drag before: this one goes on
-    guest.work()
-    np.testing.assert_allclose(pose_of(gizmo)[3:], turn, atol=1e-12)
-    guest.click(guest.panel.axes, TOOL_AXES)
-    np.testing.assert_allclose(pose_of(gizmo)[3:], quaternion_multiply(turn, asked), atol=1e-12)
 
 
 def test_a_link_that_is_clicked_is_dragged_beside_the_hand(guest):
@@ -284,11 +216,11 @@ def test_a_link_that_is_clicked_is_dragged_beside_the_hand(guest):
 
 def test_a_link_that_no_joint_moves_is_refused(guest):
     guest.click(guest.panel.picks, True)
-    colors = guest.stage.drawing._drawn[0][1].batched_colors.copy()
+    colors = drawn_colors(guest.stage.drawing)
     guest.click_link("panda_link0")
     assert "No joint moves &#x27;panda_link0&#x27;" in guest.status
     assert list(guest.posed.targets) == ["panda_hand"]
-    np.testing.assert_array_equal(guest.stage.drawing._drawn[0][1].batched_colors, colors)
+    assert drawn_colors(guest.stage.drawing) == colors
 
 
 def test_a_link_of_a_robot_that_closes_loops_is_dragged(server, solving):
@@ -305,36 +237,59 @@ def test_a_link_of_a_robot_that_closes_loops_is_dragged(server, solving):
     assert np.abs(robot.constraints.error(guest.posed.joint_q)).max() < 1e-6
 
 
-def test_a_ghost_stays_where_the_drag_began(guest):
-    panel, stage = guest.panel, guest.stage
-    guest.click(panel.start, True)
-    ghost = stage._start._drawn[0][1]
-
-    def stands_at(joint_q):
-        part = stage.drawing._drawn[0][0]
-        places = part.poses(placed_bodies(guest.posed.robot, joint_q))[0, :, :3]
-        return bool(np.abs(ghost.batched_positions - places).max() < 1e-6)
-
-    gizmo = stage.gizmos["panda_hand"]
-    for _ in range(2):
-        before = guest.posed.joint_q.copy()
-        guest.send(gizmo, "start")
-        for _ in range(3):
-            guest.drag("panda_hand", [0.0, 0.02, -0.02])
-            assert stands_at(before)
-        guest.send(gizmo, "end")
-        guest.work()
-        assert stands_at(before)
-        assert not stands_at(guest.posed.joint_q)
-    before = guest.posed.joint_q.copy()
-    guest.click(panel.numbers["panda_hand"][0], (0.4, 0.1, 0.5))
-    assert stands_at(before)
-    guest.click(panel.start, False)
-    assert stage._start is None
-
-
 def test_without_a_target_it_is_said_that_there_is_nothing_to_solve_for(guest):
     guest.do("target panda_hand", {"is_on": False})
     assert "nothing to solve for" in guest.status
     guest.do("target panda_hand", {"is_on": True})
     assert "Reached" in guest.status
+
+
+def test_drags_are_undone_one_after_another(guest):
+    stages, gizmo = [], guest.stage.gizmos["panda_hand"]
+    for way in ([0.0, 0.05, 0.0], [0.0, 0.0, -0.1]):
+        stages.append((guest.posed.joint_q.copy(), pose_of(gizmo)))
+        guest.send(gizmo, "start")
+        for _ in range(3):
+            guest.drag("panda_hand", way)
+        guest.send(gizmo, "end")
+    for joint_q, pose in reversed(stages):
+        assert np.abs(guest.posed.joint_q - joint_q).max() > 0.01
+        guest.do("undo")
+        np.testing.assert_allclose(pose_of(gizmo), pose, atol=1e-12)
+        np.testing.assert_allclose(guest.posed.joint_q, joint_q, atol=1e-4)
+        assert "Reached" in guest.status
+    guest.do("undo")  # nothing is left
+    np.testing.assert_allclose(guest.posed.joint_q, stages[0][0], atol=1e-4)
+
+
+def test_targets_that_are_typed_or_taken_away_are_undone(guest):
+    before = guest.posed.targets["panda_hand"].pose
+    guest.click(guest.panel.numbers["panda_hand"][0], (0.4, 0.1, 0.5))
+    guest.do("target panda_hand", {"is_on": False})
+    guest.do("undo")
+    assert guest.stage.gizmos["panda_hand"].visible
+    assert "Reached" in guest.status
+    guest.do("undo")
+    np.testing.assert_allclose(guest.posed.targets["panda_hand"].pose, before, atol=1e-12)
+
+
+def test_a_drag_of_an_obstacle_is_not_undone(guest):
+    guest.do("ball")
+    (ball,) = guest.stage.obstacles
+    for phase in ("start", "update", "end"):
+        guest.send(ball.gizmo, phase)
+    guest.work()
+    assert not guest.visitor._earlier
+
+
+def test_fingers_are_opened_beside_the_one_target_of_a_gripper(server, solving):
+    guest = Guest(server, solving, "panda_gripper")
+    assert list(guest.posed.targets) == list(guest.stage.gizmos) == ["panda_hand_tcp"]
+    idle = {guest.posed.robot.dof_names[dof] for dof in guest.posed.idle_dofs()}
+    assert idle == {"panda_finger_joint1", "panda_finger_joint2"}  # the second follows the first
+    slider, coordinate, scale = guest.panel.sliders[0]
+    guest.click(slider, 10.0)
+    assert scale * guest.posed.joint_q[coordinate] == pytest.approx(10.0)
+    guest.drag("panda_hand_tcp", [0.0, 0.05, 0.0])
+    assert "Reached" in guest.status
+    assert scale * guest.posed.joint_q[coordinate] == pytest.approx(10.0, abs=1e-3)

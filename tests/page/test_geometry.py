@@ -4,15 +4,24 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
+from ik_service.collision.shapes import Box, Cylinder, Sphere
 from ik_service.mechanism.names import leaf_links
 from ik_service.mechanism.transforms import quaternion_rotate, transform_multiply
-from ik_service.page.drawing import JointArcs
-from ik_service.page.geometry import Role, ball_mesh, cylinder_mesh, loop_rods, placed_bodies, robot_parts, robot_size
-from ik_service.robots import JointType, builtin_robot_names
+from ik_service.page.geometry import (
+    JOINT_MATERIAL,
+    Body,
+    Role,
+    loop_rods,
+    placed_bodies,
+    robot_parts,
+    robot_size,
+    visible_bodies,
+)
+from ik_service.robots import JointType, builtin_robot_names, builtin_urdf
 
 DRAWN_M = 1e-6  # positions are sent as float32
 NEAR_M = 1e-9  # both are sums of the same few products in float64
-CUT_OFF = 0.07  # part of a ball that is outside of the mesh with 16 sides in it, 0.063, and less of a cylinder
+CUT_OFF = 0.05  # part of a ball outside of its mesh, 0.02, and of a box outside of its round edges
 ROBOTS = builtin_robot_names()
 
 
@@ -23,7 +32,8 @@ def configurations(robot, count=3):
 @pytest.fixture(params=ROBOTS)
 def shown(request):
     robot = load_robot(request.param)
-    return robot, *robot_parts(robot)[:2]
+    tubes, _, balls = robot_parts(robot)
+    return robot, tubes, balls
 
 
 def test_every_part_is_shown_and_known_by_the_link_that_it_moves_with(shown):
@@ -89,7 +99,7 @@ def test_closed_loops_are_drawn_closed():
         body, frame = robot.link_frame(link)
         ends.append(transform_multiply(bodies[body], transform_multiply(frame, np.array(offset)))[:3])
     assert np.abs(ends[0] - ends[1]).max() < 1e-6
-    centers = robot_parts(robot)[1].poses(bodies[None])[0, :, :3]
+    centers = robot_parts(robot)[2].poses(bodies[None])[0, :, :3]
     assert np.linalg.norm(centers - ends[0], axis=1).min() < NEAR_M
 
 
@@ -103,54 +113,60 @@ def test_rods_of_loops_have_their_length():
     assert loop_rods(load_robot("panda"), placed_bodies(load_robot("panda"), np.zeros(7))).shape == (0, 2, 3)
 
 
-def test_a_sleeve_and_its_rod_reach_from_joint_to_joint():
-    robot, parts = load_robot("stewart"), robot_parts(load_robot("stewart"))
-    joint_q = robot.constraints.close(robot.mid_joint_q).joint_q
-    poses = parts[0].poses(placed_bodies(robot, joint_q))[0]
-    sliding = [dof for dof in range(robot.joint_dof_count) if robot.joint_limit_lower[dof] > 0.0]
-    assert len(sliding) == 6
-    for dof in sliding:
-        sleeve, rod = np.flatnonzero((parts[0].role == Role.JOINT) & (parts[0].index == dof))
-        gap = np.linalg.norm(poses[sleeve, :3] - poses[rod, :3])
-        assert gap <= 0.5 * (parts[0].scales[sleeve, 2] + parts[0].scales[rod, 2])
-
-
-@pytest.mark.parametrize("mesh", [cylinder_mesh(), ball_mesh()], ids=["cylinder", "ball"])
-def test_meshes_are_closed_and_look_outwards(mesh):
-    vertices, faces = mesh
-    corners = vertices[faces.astype(int)]
+def volume_of(part):
+    """Volume of the first part's mesh at its scales [m^3]; no triangle may look inwards."""
+    vertices, faces = part.mesh.vertices * part.scales[0], part.mesh.faces.astype(int)
+    corners = vertices[faces]
     normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    middles = corners.mean(axis=1)
-    flat = np.linalg.norm(normals, axis=1) < 1e-12  # triangles at the poles of the ball
-    assert (np.einsum("ij,ij->i", normals, middles)[~flat] > 0.0).all()
-    volume = np.einsum("ij,ij->i", corners[:, 0], normals).sum() / 6.0
-    round_volume = np.pi if vertices[:, 2].max() < 0.6 else 4.0 * np.pi / 3.0
-    assert (1.0 - CUT_OFF) * round_volume < volume < round_volume
+    outwards = np.einsum("ij,ij->i", normals, corners.mean(axis=1) - vertices.mean(axis=0))
+    assert (outwards > -1e-12).all()
+    assert (outwards > 1e-9).sum() > 0.5 * len(outwards)
+    return float(np.einsum("ij,ij->i", corners[:, 0], normals).sum() / 6.0)
 
 
-@pytest.mark.parametrize("name", ["panda", "four_bar", "stewart"])
-def test_arcs_lead_from_limit_to_limit_of_each_joint_and_lines_to_its_angle(name, server):
-    robot = load_robot(name)
-    (joint_q,) = configurations(robot, 1)
-    arcs = JointArcs(server.scene, robot, robot.mid_joint_q)
-    arcs.move(joint_q)
-    pieces, angles = (np.array(node.points, np.float64) for node in arcs._nodes)
-    joints = np.flatnonzero(np.isin(robot.joint_type, (JointType.REVOLUTE, JointType.CONTINUOUS)))
-    assert len(angles) == len(joints) > 2
-    for k, joint in enumerate(joints):
-        dof, coordinate = robot.joint_qd_start[joint], robot.joint_q_start[joint]
-        own = pieces[arcs._place == k]
-        center = angles[k, 0]
-        assert np.abs(np.linalg.norm(own - center, axis=2) - np.linalg.norm(own[0, 0] - center)).max() < DRAWN_M
-        ends = np.array([robot.joint_limit_lower[dof], robot.joint_limit_upper[dof]])
-        is_circle = not np.ptp(ends) < 2.0 * np.pi
-        assert (np.linalg.norm(own[0, 0] - own[-1, 1]) < DRAWN_M) == is_circle
-        for limit, end in zip(ends, () if is_circle else (own[0, 0], own[-1, 1]), strict=not is_circle):
-            there = joint_q.copy()
-            there[coordinate] = limit  # the line comes to the end of the arc
-            _, moved = arcs.lines(there)
-            across = np.cross(moved[k, 1] - center, end - center)
-            assert np.linalg.norm(across) < DRAWN_M
-            assert (moved[k, 1] - center) @ (end - center) > 0.0
-    arcs.remove()
-    assert all(node._impl.removed for node in arcs._nodes)
+def test_balls_and_boxes_are_closed_and_look_outwards():
+    shapes = Sphere(0.1), Box((0.2, 0.3, 0.4))
+    bodies = {"panda_link0": [Body(shape, JOINT_MATERIAL, (1, 2, 3)) for shape in shapes]}
+    ball, box = robot_parts(load_robot("panda"), bodies)
+    for part, volume in ((ball, 4e-3 * np.pi / 3.0), (box, 0.024)):
+        assert (1.0 - CUT_OFF) * volume < volume_of(part) < volume
+        assert part.color.tolist() == [[1, 2, 3]]
+
+
+def test_a_cylinder_has_its_length_and_radius_with_round_edges():
+    cylinder = Cylinder(0.1, 0.4)
+    tube, caps = robot_parts(load_robot("panda"), {"panda_link0": [Body(cylinder, JOINT_MATERIAL)]})
+    ends = [
+        quaternion_rotate(
+            np.tile(caps.X_body[k, 3:], (len(caps.mesh.vertices), 1)), caps.mesh.vertices * caps.scales[k]
+        )
+        + caps.X_body[k, :3]
+        for k in range(2)
+    ]
+    points = np.concatenate([*ends, tube.mesh.vertices * tube.scales[0]])
+    np.testing.assert_allclose(points.min(axis=0), [-0.1, -0.1, -0.2], atol=1e-3)
+    np.testing.assert_allclose(points.max(axis=0), [0.1, 0.1, 0.2], atol=1e-3)
+    rims = [end[np.isclose(np.hypot(end[:, 0], end[:, 1]), 0.1)][:, 2] for end in ends]
+    side = tube.mesh.vertices[:, 2] * tube.scales[0, 2]
+    assert sorted({round(float(z), 9) for rim in rims for z in rim}) == sorted({round(float(z), 9) for z in side})
+
+
+def test_bodies_are_drawn_instead_of_rods_where_a_file_has_them():
+    for name in ROBOTS:
+        robot, bodies = load_robot(name), visible_bodies(builtin_urdf(name))
+        parts = robot_parts(robot, bodies)
+        roles = {int(role) for part in parts for role in part.role}
+        assert roles == {Role.ROD, Role.JOINT}  # in their own colors, and in that of the result
+        drawn = {int(link) for part in parts for link in part.link}
+        assert {robot.link_names[link] for link in drawn} == bodies.keys()
+        for part in parts:
+            np.testing.assert_array_equal(robot.link_body[part.link], part.body)
+
+
+def test_links_without_bodies_keep_their_rods_beside_those_with_some():
+    robot = load_robot("panda")
+    parts = robot_parts(robot, {"panda_link4": [Body(Sphere(0.1), "steel", (9, 9, 9))]})
+    for role in (Role.ROD, Role.LINK, Role.JOINT, Role.TIP):
+        links = {robot.link_names[k] for part in parts for k in part.link[part.role == role]}
+        assert ("panda_link4" in links) == (role in (Role.LINK, Role.JOINT))
+        assert links

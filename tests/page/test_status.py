@@ -2,12 +2,14 @@
 
 import functools
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from ik_service.kernels.kernel_loading import KernelsFor, compiling_notice
 from ik_service.page import LocalSolving, PageError, words
 from tests.bounded import until
+from tests.page.guests import drawn_colors
 
 SOLVING = "Solving ..."
 
@@ -39,10 +41,10 @@ def slow(guest, monkeypatch, meanwhile=lambda: None):
 
 
 def colors(guest):
-    return {tuple(color) for color in guest.stage.drawing._drawn[0][1].batched_colors.tolist()}
+    return drawn_colors(guest.stage.drawing)
 
 
-@pytest.mark.parametrize("action", ["robot", "obstacle", "solutions", "follow", "random", "restart", "branch"])
+@pytest.mark.parametrize("action", ["robot", "box", "solutions", "follow", "random", "restart", "branch"])
 def test_nothing_of_an_old_answer_is_shown_while_one_is_awaited(guest, monkeypatch, action):
     assert "Reached" in guest.status
     assert words.GOOD in colors(guest)
@@ -52,7 +54,6 @@ def test_nothing_of_an_old_answer_is_shown_while_one_is_awaited(guest, monkeypat
         return words.GOOD in colors(guest), button is None or button.disabled
 
     said = slow(guest, monkeypatch, seen)
-    guest.panel.obstacle.value = "box"
     guest.do(action, "ur5e")
     assert len(said) >= 1
     for status, (is_green, is_busy) in said:
@@ -172,9 +173,24 @@ def test_the_wait_has_seconds_and_the_reason(guest, monkeypatch):
         until(lambda: "Compiling code for &lt;panda&gt;." in guest.status)
 
     said = slow(guest, monkeypatch, compiles)
-    guest.click(guest.panel.obstacle, "box")
+    guest.do("box")
     assert words.COMPILING in said[0][0]
     assert "Compiling" not in guest.status
+
+
+@pytest.mark.parametrize("content", [b"<robot", b"<mujoco/>", b" " * 1_000_001])
+def test_a_failed_upload_is_never_said_to_be_reached(guest, content):
+    button, is_good = guest.panel.robot, words._badge("", words.GOOD)[:40]
+    assert is_good in guest.status
+    guest.do("file", SimpleNamespace(name="mine.urdf", content=content))
+    assert button is guest.panel.robot  # the robot before stays
+    for _ in range(2):  # also after more of what answers nothing
+        assert "No answer" in guest.status
+        assert is_good not in guest.status
+        assert "Reached" not in guest.status
+        guest.do("grab")
+    guest.do("branch")
+    assert "Reached" in guest.status
 
 
 def test_what_is_compiled_for_an_answer_is_known_while_it_is(monkeypatch, tmp_path):

@@ -9,13 +9,13 @@ import pytest
 from ik_service.mechanism.transforms import quaternion_from_rpy
 from ik_service.page import Page, PageError, words
 from ik_service.page.drawing import LIMIT_COLOR
-from ik_service.page.geometry import Role, placed_bodies
-from ik_service.page.panel import HERE, NO_OTHER, QUATERNION, unit_quaternion
+from ik_service.page.geometry import JOINT_MATERIAL, Role
+from ik_service.page.panel import HERE, NO_OTHER
 from ik_service.page.questions import ROTATIONS
-from ik_service.page.stage import STILL_COLOR, pose_of
-from ik_service.robots import builtin_urdf
+from ik_service.page.stage import BESIDE, OBSTACLES_MOST, pose_of
+from ik_service.robots import builtin_robot_names, builtin_urdf
 from tests.bounded import until
-from tests.page.guests import Guest, drawn_position
+from tests.page.guests import Guest, drawn_colors, drawn_position
 
 DRAWN_M = 1e-6  # positions are sent as float32
 
@@ -95,31 +95,6 @@ def test_numbers_put_a_target(guest):
     assert rotation.value == pytest.approx((170.0, 5.0, -20.0), abs=0.01)
 
 
-def test_an_orientation_is_shown_and_typed_as_a_quaternion(guest):
-    rotation, numbers = guest.panel.numbers["panda_hand"][1], guest.panel.quaternions["panda_hand"]
-    assert (rotation.visible, numbers[0].visible) == (True, False)
-    guest.click(guest.panel.orientation, QUATERNION)
-    assert (rotation.visible, numbers[0].visible) == (False, True)
-    pose = guest.posed.targets["panda_hand"].pose
-    assert [number.value for number in numbers] == pytest.approx(pose[3:].tolist(), abs=1e-5)
-    for number, value in zip(numbers, (2.0, 0.0, 0.0, 0.5), strict=True):
-        guest.click(number, value)
-    asked = np.array([2.0, 0.0, 0.0, 0.5]) / np.hypot(2.0, 0.5)
-    np.testing.assert_allclose(guest.posed.targets["panda_hand"].pose[3:], asked, atol=1e-6)
-    assert [number.value for number in numbers] == [2.0, 0.0, 0.0, 0.5]  # as typed
-    hand = guest.posed.robot.forward_kinematics(guest.posed.joint_q, ["panda_hand"])
-    assert abs(hand.orientations_xyzw[0, 0] @ asked) > np.cos(0.5e-2)  # within the solver's tolerance of 0.01 rad
-    np.testing.assert_allclose(unit_quaternion([0.0, 3e-300, 0.0, 4e-300]), [0.0, 0.6, 0.0, 0.8])
-    guest.click(numbers[3], 0.0)
-    before = guest.posed.targets["panda_hand"].pose
-    guest.click(numbers[0], 0.0)
-    assert "of length 0 is no orientation" in guest.status
-    np.testing.assert_array_equal(guest.posed.targets["panda_hand"].pose, before)
-    assert numbers[0].value == 1.0
-    guest.click(numbers[1], 1.0)
-    assert "Reached" in guest.status
-
-
 def test_other_solutions_are_ghosts_to_be_taken(guest):
     visitor = guest.visitor
     guest.do("solutions")
@@ -177,65 +152,73 @@ def test_spheres_and_an_obstacle(guest):
     closest = guest.posed.robot.collision(joint_q).closest_pairs[0]
     assert marked.sum() == sum(len(of_body.radii[of_body.of_link(of_body.links.index(link))]) for link in closest)
     assert 0 < marked.sum() < len(marked)
-    guest.click(guest.panel.obstacle, "box")
-    assert guest.stage.objects()["obstacle"]["size"] == [0.15] * 3
-    obstacle, hand = guest.stage.obstacle, guest.stage.gizmos["panda_hand"].position
-    obstacle.position = hand
-    visitor.dragged()
+    hand = guest.stage.gizmos["panda_hand"].position
+    for kind in ("box", "ball"):
+        guest.do(kind)
+        (obstacle,) = guest.stage.obstacles
+        for way, is_hit in ((0.0, True), (0.4, False)):
+            obstacle.gizmo.position = hand + np.array([0.0, way, 0.0])
+            visitor.dragged()
+            guest.work()
+            assert (words.BLOCKED in guest.status) == is_hit
+            assert (escape(words.PROOFS[words.BY_CONTACT]) in guest.status) == is_hit
+            assert (words.GOOD in drawn_colors(guest.stage.drawing)) == guest.posed.answer.success[0] == (not is_hit)
+            assert (obstacle.name in guest.posed.answer.closest) >= is_hit
+        nodes, drawn = visitor.client.scene._handle_from_node_name, obstacle.gizmo.name
+        assert drawn in nodes
+        guest.do("remove")
+        assert guest.stage.objects() == guest.visitor.question.objects == {}
+        assert drawn not in nodes
+
+
+def test_obstacles_are_added_dragged_sized_and_removed(guest):
+    stage, panel = guest.stage, guest.panel
+    guest.do("box")
+    guest.do("ball")
+    assert guest.visitor.question.objects == stage.objects()
+    assert [one["shape"] for one in stage.objects().values()] == ["sphere", "box"]
+    box, ball = stage.obstacles
+    box.gizmo.position = np.array([0.6, 0.5, 0.1])
+    for phase in ("start", "update", "end"):
+        guest.send(box.gizmo, phase)
     guest.work()
-    assert words.BLOCKED in guest.status
-    assert escape(words.PROOFS[words.BY_CONTACT]) in guest.status
-    assert "obstacle" in guest.posed.answer.closest
-    for kind in ("box", "sphere"):
-        guest.click(guest.panel.obstacle, kind)
-        guest.stage.obstacle.position = hand + np.array([0.0, 0.4, 0.0])
-        visitor.dragged()
-        guest.work()
-        assert guest.posed.answer.success[0]
-        closest = guest.posed.robot.collision(guest.posed.joint_q, None)
-        assert closest.clearance[0] > 0.0
-        objects = guest.stage.objects()
-        assert objects["obstacle"]["shape"] == kind
-    nodes, drawn = visitor.client.scene._handle_from_node_name, guest.stage.obstacle.name
-    assert drawn in nodes
-    guest.click(guest.panel.obstacle, "none")
-    assert guest.stage.objects() == {}
-    assert drawn not in nodes
+    asked = guest.visitor.question.objects
+    assert asked["box_1"] == {
+        "shape": "box",
+        "size": [0.15] * 3,
+        "position": [0.6, 0.5, 0.1],
+        "orientation_xyzw": [0.0, 0.0, 0.0, 1.0],
+    }
+    guest.click(panel.size, 300.0)  # of the box, which was moved last
+    assert guest.visitor.question.objects["box_1"]["size"] == [0.3] * 3
+    assert guest.visitor.question.objects["ball_1"]["radius"] == 0.075
+    guest.send(ball.gizmo, "update")
+    guest.work()
+    assert panel.size.value == 150.0
+    guest.do("remove")
+    assert guest.visitor.question.objects.keys() == {"box_1"}
+    assert panel.size.value == 300.0
+    for _ in range(OBSTACLES_MOST + 2):
+        guest.do("box")
+    assert len(stage.obstacles) == len(guest.visitor.question.objects) == OBSTACLES_MOST
 
 
-def test_ranges_of_joints_are_drawn_where_the_robot_stands(guest):
-    guest.click(guest.panel.ranges, True)
-    guest.drag("panda_hand", [0.0, 0.05, -0.05])
-    drawn, angles = guest.stage._arcs._nodes
-    np.testing.assert_array_equal(drawn.points, guest.stage._arcs.lines(guest.posed.joint_q)[0])
-    origins = placed_bodies(guest.posed.robot, guest.posed.joint_q)[0, :7, :3]
-    assert np.abs(angles.points[:, 0] - origins).max() < DRAWN_M
-    guest.click(guest.panel.ranges, False)
-    assert guest.stage._arcs is None
+def test_new_obstacles_are_free_of_each_other(guest):
+    for kind in ("box", "ball", "box", "ball"):
+        guest.do(kind)
+    places = np.array([one["position"] for one in guest.stage.objects().values()])
+    apart = np.linalg.norm(places[:, None] - places, axis=2)[~np.eye(len(BESIDE), dtype=bool)]
+    assert apart.min() > 0.2
 
 
 def test_collision_can_be_left_out(guest):
     guest.click(guest.panel.collision, False)
     assert guest.posed.answer.closest is None
     assert "collision" in guest.panel.request.content
-    guest.click(guest.panel.obstacle, "box")
+    guest.do("box")
     assert (guest.visitor.trouble, guest.visitor.question.objects) == ("", {})
     guest.click(guest.panel.collision, True)
-    assert guest.visitor.question.objects.keys() == {"obstacle"}
-
-
-def test_islands_have_colours_of_their_own(server, solving):
-    guest = Guest(server, solving, "dual_panda")
-    joints, node = guest.stage.drawing._drawn[0]
-    is_joint = joints.role == Role.JOINT
-    left = joints.index[is_joint] < 7
-    assert len(np.unique(node.batched_colors[is_joint], axis=0)) == 1
-    guest.click(guest.panel.islands, True)
-    of_left, of_right = (np.unique(node.batched_colors[is_joint][side], axis=0) for side in (left, ~left))
-    assert len(of_left) == len(of_right) == 1
-    assert (of_left != of_right).any()
-    guest.do("target right_panda_hand", {"is_on": False})
-    assert (np.unique(node.batched_colors[is_joint][~left], axis=0) == STILL_COLOR).all()
+    assert guest.visitor.question.objects.keys() == {"box_1"}
 
 
 def test_a_robot_that_is_brought_is_shown(guest):
@@ -256,13 +239,12 @@ def test_another_robot_is_shown_from_the_beginning(guest):
     assert guest.posed.answer.success[0]
     first = guest.posed.joint_q.copy()
     guest.drag("tool0", [0.05, 0.0, -0.05])
-    guest.panel.obstacle.value = "box"
-    guest.do("obstacle")
+    guest.do("box")
+    assert guest.stage.objects()
     guest.do("restart")
     assert guest.posed.answer.success[0]
     assert np.abs(guest.posed.joint_q - first).max() < 1e-4
     assert guest.stage.objects() == {}
-    assert guest.panel.obstacle.value == "none"
 
 
 def test_an_arm_that_is_where_it_should_be_keeps_its_colour(server, solving):
@@ -275,12 +257,9 @@ def test_an_arm_that_is_where_it_should_be_keeps_its_colour(server, solving):
     hands = {posed.robot.link_names[k] for k in np.flatnonzero(posed.met_links())}
     assert "right_panda_hand" in hands
     assert "left_panda_hand" not in hands
-    balls, node = guest.stage.drawing._drawn[1]
-    colors = {
-        link: tuple(node.batched_colors[(balls.role == Role.TIP) & (balls.index == posed.robot.link_index(link))][0])
-        for link in posed.targets
-    }
-    assert colors == {"right_panda_hand": words.GOOD, "left_panda_hand": words.heading(posed.answer)[1]}
+    is_held = posed.held_dofs()
+    for side, color in ((right, words.GOOD), (~right, words.heading(posed.answer)[1])):
+        assert drawn_colors(guest.stage.drawing, np.flatnonzero(side & ~is_held)) == {color}
     assert escape(words.PROOFS[1]) in guest.status
 
 
@@ -308,7 +287,7 @@ class Flaky:
     def __init__(self, solving):
         self._solving, self.trouble = solving, None
         self.robots, self.workers, self.address, self.robot = ("panda",), 1, solving.address, solving.robot
-        self.meshes, self.files, self.compiling = solving.meshes, {}, ""
+        self.bodies, self.files, self.compiling = solving.bodies, {}, ""
 
     def solve(self, question):
         if self.trouble is not None:
@@ -366,3 +345,58 @@ def test_a_page_without_its_robot_or_port_is_refused(solving):
         Page(Flaky(solving), "nobody")
     with Page(Flaky(solving)) as page, pytest.raises(PageError, match="--port"):
         Page(Flaky(solving), port=int(page.url.rpartition(":")[2]))
+
+
+@pytest.mark.parametrize("name", builtin_robot_names())
+def test_every_joint_of_a_built_in_robot_shows_the_result(server, solving, name):
+    guest = Guest(server, solving, name)
+    bodies, posed, drawing = solving.bodies(name), guest.posed, guest.stage.drawing
+    own = {one.color for shown in bodies.values() for one in shown if one.material != JOINT_MATERIAL}
+    assert len(own) >= 2
+    assert None not in own
+    drawn = {
+        tuple(color) for part, node in drawing._drawn for color in node.batched_colors[part.role != Role.JOINT].tolist()
+    }
+    assert drawn == own
+    assert "Reached" in guest.status
+    shown = {int(dof) for part, _ in drawing._drawn for dof in part.index[part.role == Role.JOINT]}
+    slid = [coordinate for _, coordinate, _ in guest.panel.sliders]
+    dofs = posed.robot.joint_qd_start[np.searchsorted(posed.robot.joint_q_start, slid)]
+    unseen = {posed.robot.dof_names[dof] for dof in dofs if dof not in shown}
+    assert len(dofs) >= 1
+    assert unseen == ({"platform_" + axis for axis in "xyz"} if name == "delta" else set())  # these have no body
+    assert drawn_colors(drawing, np.flatnonzero(~posed.held_dofs())) == {words.GOOD}
+
+
+def test_dark_is_that_of_the_system_until_the_visitor_has_chosen(server, solving):
+    guest = Guest(server, solving, "panda")
+    visitor = guest.visitor
+    for is_dark in (True, False, True):
+        guest.do("scheme", is_dark)
+        assert visitor._is_dark == guest.panel.dark.value == is_dark
+    guest.do("robot", "ur5e")
+    assert visitor._is_dark == guest.panel.dark.value is True
+    guest.panel.dark.value = False
+    guest.do("dark", False)
+    guest.do("scheme", True)
+    assert not visitor._is_dark
+    assert "Reached" in guest.status
+
+
+def test_a_choice_counts_that_comes_with_the_scheme_of_the_system(guest):
+    guest.visitor.enqueue("scheme", False)
+    guest.do("dark", True)
+    assert guest.visitor._is_dark
+
+
+def test_a_scheme_that_comes_first_does_not_keep_the_first_solve(guest):
+    visitor = guest.visitor
+    visitor._show("panda")
+    visitor.enqueue("scheme", True)
+    guest.waiting.get().work()
+    assert visitor._is_dark
+    assert not visitor.is_complete  # the robot first
+    visitor.enqueue("rest")
+    guest.work()
+    assert guest.panel.dark.value
+    assert "Reached" in guest.status
