@@ -54,14 +54,14 @@ def test_a_drag_on_the_canvas_moves_the_gizmo_and_the_robot(seen):
 
 def test_a_link_is_picked_by_a_click_and_dragged(seen):
     visitor = seen.visitor
-    seen.page.get_by_label("Pick links").check()
+    seen.page.get_by_label("Add targets by clicking links").check()
     until(lambda: visitor.stage.drawing._drawn[0][1]._impl.click_cb)
     seen.page.evaluate(TWO_FRAMES)
     elbow = visitor.posed.robot.forward_kinematics(visitor.posed.joint_q, ["panda_link4"]).positions[0, 0]
     seen.page.mouse.click(*seen.place_of(elbow))
     until(lambda: "panda_link4" in visitor.stage.gizmos)
     until(lambda: seen.page.get_by_text("Position [m]").count() == 2)
-    seen.page.get_by_label("Pick links").uncheck()
+    seen.page.get_by_label("Add targets by clicking links").uncheck()
     until(lambda: not visitor.stage.drawing._drawn[0][1]._impl.click_cb)
     seen.page.evaluate(TWO_FRAMES)
     before = visitor.posed.joint_q.copy()
@@ -74,7 +74,7 @@ def test_other_solutions_of_an_arm_are_named_and_taken(seen):
     page.get_by_label("Robot", exact=True).click()
     page.get_by_role("option", name="ur5e", exact=True).click()
     until(lambda: seen.visitor.posed.name == "ur5e" and seen.visitor.posed.answer is not None)
-    page.get_by_role("tab", name="Batch").click()
+    page.get_by_role("tab", name="Explore").click()
     page.get_by_role("button", name="Other solutions").click()
     page.get_by_text("These are all other solutions").wait_for()
     page.get_by_label("Take", exact=True).click()
@@ -113,7 +113,7 @@ def test_a_service_solves_for_the_page(browser, service_url):
         seen = Seen(page, served)
         seen.drag(seen.visitor.stage.gizmos["panda_hand"], -0.1)
         until(lambda: seen.hand_gap("panda_hand") < ON_GIZMO_M)
-        page.get_by_role("tab", name="Request").click()
+        page.get_by_role("tab", name="Code").click()
         page.get_by_text(f"curl -s {service_url}/v1/robots/panda/solve").wait_for()
 
 
