@@ -5,7 +5,7 @@ and have not moved are frozen, so their joints keep the same bits.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -92,9 +92,7 @@ class PosedRobot:
         if not ways:
             raise PageError(f"No joint moves '{link}', so it cannot be dragged. Pick a link that moves.")
         free = old.free if old is not None else ROTATIONS if ways < 6 else ()
-        here = self.robot.forward_kinematics(np.asarray(self.joint_q, np.float64), [link])
-        pose = np.concatenate([here.positions[0, 0], here.orientations_xyzw[0, 0]])
-        self.targets[link] = TargetState(link, pose, free)
+        self.targets[link] = TargetState(link, self._poses([link])[0], free)
         self.error[link] = (0.0, np.nan if len(free) == len(ROTATIONS) else 0.0)
         return self.targets[link]
 
@@ -145,14 +143,15 @@ class PosedRobot:
 
     def pull_targets(self) -> None:
         """Move every target to its link."""
-        links = list(self.targets)
-        poses = self.robot.forward_kinematics(np.asarray(self.joint_q, np.float64), links)
-        for k, link in enumerate(links):
-            pose = np.concatenate([poses.positions[0, k], poses.orientations_xyzw[0, k]])
+        for link, pose in zip(self.targets, self._poses(list(self.targets)), strict=True):
             self.targets[link] = replace(self.targets[link], pose=pose)
+            self.error[link] = (0.0, np.nan if len(self.targets[link].free) == len(ROTATIONS) else 0.0)
         self._moved.clear()
-        free = {link for link, target in self.targets.items() if len(target.free) == len(ROTATIONS)}
-        self.error = {link: (0.0, np.nan if link in free else 0.0) for link in links}
+
+    def _poses(self, links: list[str]) -> Float64Array:
+        """Return `T_world_link` of links [m, xyzw], shape [links, 7]."""
+        poses = self.robot.forward_kinematics(np.asarray(self.joint_q, np.float64), links)
+        return np.concatenate([poses.positions[0], poses.orientations_xyzw[0]], axis=1)
 
     def closest(self, objects: Mapping[str, Any]) -> tuple[tuple[str, str] | None, float]:
         """Return the closest pair of links or objects in the present configuration, and their distance [m]."""
@@ -188,10 +187,9 @@ class PosedRobot:
     def wanted_solutions(self) -> int | str:
         """Return the option `solutions` of a search for others: all where one whole pose leaves a finite number."""
         asked = self.asked
-        is_arm = (
-            len(asked) == 1 and not asked[0].free and len(_ways(self.robot, self.joint_q, asked[0].link)) == ARM_JOINTS
-        )
-        return "all" if is_arm else SOLUTIONS
+        if len(asked) != 1 or asked[0].free:
+            return SOLUTIONS
+        return "all" if len(_ways(self.robot, self.joint_q, asked[0].link)) == ARM_JOINTS else SOLUTIONS
 
     def frozen(self) -> tuple[str, ...]:
         """Return the DOFs of trees all of whose targets are met and have not moved; none where nothing has moved."""
@@ -204,17 +202,15 @@ class PosedRobot:
 
     def met_links(self) -> NDArray[np.bool_]:
         """Return the links in islands with all targets met, shape [links]; links that no target moves count as met."""
-        robot, missed = self.robot, [one.link for one in self.asked if not self._is_met(one.link)]
-        if robot.loops and missed:
-            return np.zeros(len(robot.link_names), dtype=bool)
-        trees = {self._tree(link) for link in missed}
-        return np.array([self._tree(link) not in trees for link in robot.link_names])
+        return self._met([self._tree(link) for link in self.robot.link_names])
 
     def met_dofs(self) -> NDArray[np.bool_]:
         """Return the DOFs in whose island every target is met, shape [joint_dof_count]."""
-        robot, missed = self.robot, {self._tree(one.link) for one in self.asked if not self._is_met(one.link)}
-        trees = robot.trees.dof_treeid
-        return np.array([not missed if robot.loops else tree not in missed for tree in trees], dtype=bool)
+        return self._met(self.robot.trees.dof_treeid.tolist())
+
+    def _met(self, trees: Sequence[int]) -> NDArray[np.bool_]:
+        missed = {self._tree(one.link) for one in self.asked if not self._is_met(one.link)}
+        return np.array([not missed if self.robot.loops else tree not in missed for tree in trees], dtype=bool)
 
     def held_dofs(self) -> NDArray[np.bool_]:
         """Return the DOFs at a limit, shape [joint_dof_count]."""

@@ -11,15 +11,7 @@ from ik_service.client import Client, ClientError, ServiceError, SolveResult, So
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.page.geometry import Body
 from ik_service.page.local_solving import LocalSolving
-from ik_service.page.questions import (
-    Answer,
-    Followed,
-    PageError,
-    Question,
-    Solving,
-    found_solutions,
-    named_pair,
-)
+from ik_service.page.questions import Answer, Followed, PageError, Question, Solving, found_solutions, named_pair
 from ik_service.robots import RobotModel, builtin_robot_names
 
 BUSY = (429, 503, 504)  # HTTP statuses after which the same request may be answered

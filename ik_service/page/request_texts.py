@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ik_service.page.questions import AskedTarget, Question, Solving
+from ik_service.page.words import block_html
 
 _DIGITS = 6
 
@@ -20,7 +21,7 @@ def request_html(question: Question, solving: Solving) -> str:
     look = "margin:0.3em 0 0.8em;white-space:pre-wrap;overflow-wrap:anywhere;user-select:all;font-size:0.9em"
     shown = "".join(f"{name}<pre style='{look}'>{escape(text)}</pre>" for name, text in texts.items())
     note = "The last solve, of a drag its last step; a click selects a text.<br><br>"
-    return f"<div style='padding:0.2em 0.8em;font-size:0.85em'>{note}{shown}</div>"
+    return block_html(note + shown)
 
 
 def python_text(question: Question, file: str | None = None) -> str:

@@ -52,16 +52,15 @@ BRANCHES = (
     "Shoulder A or B: the wrist is on one side of axis 1 or on the other. "
     "Elbow, wrist A or B: bent one way or the other."
 )
-SHEET = ""
 STATUS_LINES = 12
 """Height of the status in lines, besides its targets: controls below do not move, and a longer text is scrolled."""
 
 
 def scheme_html(client_id: int) -> str:
-    """Return a look for narrow screens, and a picture by whose address a browser tells whether its system is dark."""
+    """Return a picture by whose address a browser tells whether its system is dark."""
     address = f"scheme/{client_id}"
     picture = f"<source media='(prefers-color-scheme: dark)' srcset='{address}/dark'><img alt='' src='{address}/light'>"
-    return f"<style>{SHEET}</style><picture style='display:none'>{picture}</picture>"
+    return f"<picture style='display:none'>{picture}</picture>"
 
 
 def heading(answer: Answer | None) -> tuple[str, Color]:
@@ -128,7 +127,7 @@ def solutions_html(count: int, *, is_complete: bool, is_checked: bool) -> str:
         text = f"These are all other solutions{free}{turns}." if count else f"There is no other solution{free}{turns}."
     else:
         text = "Perhaps there are more." if count else "No other was found; perhaps there are some."
-    return f"<div style='padding:0.2em 0.8em;font-size:0.85em'>{text}</div>"
+    return block_html(text)
 
 
 def waiting_html(posed: PosedRobot, seconds: float, lines: Sequence[str]) -> str:
@@ -137,10 +136,15 @@ def waiting_html(posed: PosedRobot, seconds: float, lines: Sequence[str]) -> str
 
 
 def _status(posed: PosedRobot, head: str, lines: Sequence[str]) -> str:
-    said = "".join(f"<p style='margin:0.35em 0'>{escape(line)}</p>" for line in lines if line)
-    height = f"height:{STATUS_LINES + len(posed.asked)}lh;overflow-y:auto"
-    style = f"padding:0.2em 0.8em;font-size:0.85em;line-height:1.35;{height}"
-    return f"<div role='status' tabindex='0' style='{style}'>{head}{said}</div>"
+    said = "".join(_paragraph(line) for line in lines if line)
+    height = f"line-height:1.35;height:{STATUS_LINES + len(posed.asked)}lh;overflow-y:auto"
+    return block_html(head + said, style=height, role="status")
+
+
+def block_html(content: str, *, style: str = "", role: str = "") -> str:
+    """Return HTML as a block of the panel; a block with a role can be scrolled with keys."""
+    has_role = f" role='{role}' tabindex='0'" if role else ""
+    return f"<div{has_role} style='padding:0.2em 0.8em;font-size:0.85em;{style}'>{content}</div>"
 
 
 def random_html(answer: Answer) -> str:
@@ -149,28 +153,22 @@ def random_html(answer: Answer) -> str:
     others = Counter(word for word in answer.status if word != "converged")
     rest = "; ".join(f"{HEADINGS.get(word, (word, FAR_COLOR))[0].lower()}: {k}" for word, k in others.most_common())
     badge = _badge(f"{solved} of {count} reached", FAR_COLOR if rest else GOOD)
-    return (
-        f"<div style='padding:0.2em 0.8em;font-size:0.85em'>{badge}"
-        f"<p style='margin:0.35em 0'>{100.0 * solved / count:.1f} % in {answer.solve_ms:.1f} ms, "
-        f"{1e3 * answer.solve_ms / count:.1f} µs each. {escape(rest)}</p></div>"
-    )
+    took = f"{answer.solve_ms:.1f} ms, {1e3 * answer.solve_ms / count:.1f} µs each"
+    return block_html(badge + _paragraph(f"{100.0 * solved / count:.1f} % in {took}. {rest}"))
 
 
 def path_html(waypoints: int, followed: Followed | None = None) -> str:
     """Return the text about a drawn path."""
-    begun = "<div style='padding:0.2em 0.8em;font-size:0.85em'>"
     if followed is None:
         count = f"{waypoints} waypoint{'' if waypoints == 1 else 's'} recorded"
         full = ", as many as there may be" if waypoints == WAYPOINTS_MOST else ""
-        return f"{begun}{count}{full}.</div>" if waypoints else ""
+        return block_html(f"{count}{full}.") if waypoints else ""
     met, fast = int(followed.success.sum()), int(followed.is_fast.sum())
     badge = _badge(f"{met} of {waypoints} waypoints met", GOOD if met == waypoints else FAR_COLOR)
     faster = f" Joints would go too fast to {fast}: drag slower." if fast else ""
     took = f"{followed.solve_ms:.1f} ms" if followed.solve_ms < 1e3 else f"{1e-3 * followed.solve_ms:.1f} s"
-    return (
-        f"{begun}{badge}<p style='margin:0.35em 0'>{took}; a joint moves by "
-        f"{followed.joint_change:.2f} rad or m at most from one to the next.{faster}</p></div>"
-    )
+    moves = f"a joint moves by {followed.joint_change:.2f} rad or m at most from one to the next.{faster}"
+    return block_html(badge + _paragraph(f"{took}; {moves}"))
 
 
 def _lines(posed: PosedRobot, answer: Answer, *, is_first: bool) -> list[str]:
@@ -214,6 +212,10 @@ def _cell(value: float, unit: str, is_missed: bool) -> str:
     text = "free" if np.isnan(value) else f"{value:.3f} {unit}"
     weight = "bold" if is_missed else "normal"
     return f"<td style='text-align:right;font-weight:{weight}'>{text}</td>"
+
+
+def _paragraph(text: str) -> str:
+    return f"<p style='margin:0.35em 0'>{escape(text)}</p>"
 
 
 def _badge(words: str, color: Color) -> str:

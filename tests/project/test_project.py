@@ -215,6 +215,7 @@ def test_built_package_holds_all_sources_and_nothing_else(wheel):
     templates = {str(file.relative_to(ROOT)) for file in files_like("ik_service/*.in")}
     typed = {"ik_service/py.typed", "objectives/py.typed"}
     robots = {str(file.relative_to(ROOT)) for file in files_like("ik_service/robots/builtin/*")}
+    robots |= {"ik_service/page/first_poses.json"}
     built = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert built == sources | templates | typed | robots
 
