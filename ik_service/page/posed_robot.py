@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ik_service.mechanism.names import leaf_links
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.page.questions import ROTATIONS, Answer, AskedTarget, PageError, Question
-from ik_service.robots import RobotModel
+from ik_service.robots import JointType, RobotModel
 from ik_service.robots.readers.world_file import read_world
 from ik_service.solver.given.options import SolverOptions
 from objectives.errors import InputError
@@ -280,10 +280,11 @@ def _ways(robot: RobotModel, joint_q: NDArray[Any], link: str) -> NDArray[np.int
 
 
 def tool_links(robot: RobotModel) -> list[str]:
-    """Return the leaf links, and one link in place of the fingers of a hand."""
-    chains = {link: _chain(robot, link) for link in robot.link_names}
+    """Return the ends of chains, and one link in place of the fingers of a hand."""
+    chains, leaves = {link: _chain(robot, link) for link in robot.link_names}, leaf_links(robot)
+    ends = [leaf for leaf in leaves if chains[leaf] and not any(chains[leaf] < chains[other] for other in leaves)]
     hands = list[list[str]]()
-    for leaf in leaf_links(robot) or [robot.link_names[-1]]:
+    for leaf in ends or [robot.link_names[-1]]:
         hand = next((hand for hand in hands if _is_one_hand(chains[hand[0]], chains[leaf])), None)
         if hand is None:
             hands.append([leaf])
@@ -292,15 +293,16 @@ def tool_links(robot: RobotModel) -> list[str]:
     found = []
     for hand in hands:
         shared = frozenset.intersection(*(chains[leaf] for leaf in hand))
-        found.append([link for link in (*robot.link_names, *hand) if chains[link] == shared][-1])
+        found.append([link for link in (*robot.link_names, *leaves, *hand) if chains[link] == shared][-1])
     return found
 
 
 def _chain(robot: RobotModel, link: str) -> frozenset[int]:
-    """Return the DOFs from the world to a link."""
+    """Return the DOFs from the world to a link, without those of a floating base."""
     body, found = robot.link_frame(link)[0], set[int]()
     while body >= 0:
-        found |= set(range(int(robot.joint_qd_start[body]), int(robot.joint_qd_start[body + 1])))
+        if robot.joint_type[body] != JointType.FLOATING:
+            found |= set(range(int(robot.joint_qd_start[body]), int(robot.joint_qd_start[body + 1])))
         body = int(robot.joint_parent[body])
     return frozenset(found)
 

@@ -1,5 +1,8 @@
 """The guard of the page's server: other websites are refused, and uploads are bounded."""
 
+import contextlib
+import urllib.error
+import urllib.request
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +11,7 @@ from viser import _messages
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from ik_service.page import LocalSolving, Page
+from ik_service.page import LocalSolving, Page, words
 from ik_service.page.page import UPLOAD_MOST, UPLOADS_MOST, bound_uploads, is_admitted
 from tests.page.guests import scene_server
 
@@ -48,6 +51,29 @@ def test_the_server_refuses_other_websites():
             with pytest.raises(InvalidStatus) as refused, connect(address, subprotocols=[version], **given):
                 pass
             assert refused.value.response.status_code == 403
+
+
+def test_a_browser_tells_whether_its_system_is_dark(monkeypatch):
+    told = []
+    with Page(LocalSolving("cpu"), "panda") as page:
+
+        def tell(path, origin=None):
+            request = urllib.request.Request(f"{page.url}/scheme/{path}", headers={"Origin": origin or page.url})
+            with contextlib.suppress(urllib.error.HTTPError), urllib.request.urlopen(request, timeout=30.0) as reply:
+                assert reply.status == 204
+
+        tell("7/dark")
+        assert page._schemes == {}  # nobody has this number
+        monkeypatch.setattr(page._server, "get_clients", lambda: {7: None})
+        tell("7/light", FOREIGN)
+        assert page._schemes == {}
+        tell("7/dark")
+        assert page._schemes == {7: True}  # the visitor is still to come
+        page.visitors[7] = SimpleNamespace(enqueue=lambda *action: told.append(action), leave=list)
+        page._pass_scheme(7)
+        tell("7/light")
+        assert told == [("scheme", True), ("scheme", False)]
+    assert "srcset='scheme/7/dark'" in words.scheme_html(7)
 
 
 def hear(server, message):

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
-from ik_service.page.posed_robot import KEEP_BRANCH, RANDOM_TARGETS, SOLUTIONS, PosedRobot
+from ik_service.mechanism.names import leaf_links
+from ik_service.page.posed_robot import KEEP_BRANCH, RANDOM_TARGETS, SOLUTIONS, PosedRobot, tool_links
 from ik_service.page.questions import ROTATIONS
 from ik_service.robots import CollisionModel, builtin_robot_names
 
@@ -46,10 +47,38 @@ def test_links_moved_by_few_joints_have_positions_alone(name, free):
     assert {target.free for target in PosedRobot(name, load_robot(name)).asked} == {free}
 
 
+@pytest.mark.parametrize(
+    ("name", "tools"),
+    [
+        ("panda_gripper", ["panda_hand_tcp"]),  # not one for each finger
+        ("dual_panda", ["left_panda_hand", "right_panda_hand"]),
+        ("allegro", leaf_links(load_robot("allegro"))),  # the palm does not move
+    ],
+)
+def test_each_hand_of_a_robot_that_is_brought_has_one_target(name, tools):
+    robot = load_robot(name)
+    assert tool_links(robot) == tools
+    assert list(PosedRobot("brought", robot).targets) == tools
+    for link in (robot.link_names[0], robot.link_names[2]):  # a frame on the way is no tool
+        assert tool_links(robot.with_frame("camera", link, [0, 0, 0, 0, 0, 0, 1])) == tools
+
+
+def test_legs_of_a_floating_base_are_no_fingers():
+    links = "".join(f'<link name="{name}"/>' for name in ("world", "trunk", "left", "right"))
+    legs = "".join(
+        f'<joint name="{name}_hip" type="continuous"><parent link="trunk"/><child link="{name}"/></joint>'
+        for name in ("left", "right")
+    )
+    base = '<joint name="base" type="floating"><parent link="world"/><child link="trunk"/></joint>'
+    assert tool_links(load_robot(f'<robot name="r">{links}{base}{legs}</robot>')) == ["left", "right"]
+
+
 def test_all_solutions_are_wanted_of_six_joints_at_a_whole_pose():
     arm, longer, two = (PosedRobot(name, load_robot(name)) for name in ("ur5e", "panda", "dual_panda"))
     assert [posed.wanted_solutions() for posed in (arm, longer, two)] == ["all", SOLUTIONS, SOLUTIONS]
     arm.change("tool0", free=("rz",))
+    assert arm.wanted_solutions() == SOLUTIONS
+    arm.change("tool0", free=(), is_on=False)
     assert arm.wanted_solutions() == SOLUTIONS
 
 
