@@ -92,15 +92,14 @@ class Parts:
         return transform_multiply(bodies[:, self.body], self.X_body)
 
 
-@dataclass
-class _Row:
+class _Row(NamedTuple):
     """One part during collection."""
 
     body: int
     pose: Float64Array
     scales: tuple[float, float, float]
     role: Role
-    index: int = -1
+    number: int = -1
     link: int = -1
     color: Color = ROD_COLOR
 
@@ -280,16 +279,8 @@ def _at(point: Any) -> Float64Array:
 
 
 def _parts(mesh: Mesh, rows: list[_Row]) -> Parts:
-    return Parts(
-        mesh,
-        np.array([row.body for row in rows], np.int64),
-        np.array([row.pose for row in rows], np.float64).reshape(-1, 7),
-        np.array([row.scales for row in rows], np.float64).reshape(-1, 3),
-        np.array([row.role for row in rows], np.int64),
-        np.array([row.index for row in rows], np.int64),
-        np.array([row.link for row in rows], np.int64),
-        np.array([row.color for row in rows], np.uint8).reshape(-1, 3),
-    )
+    body, pose, scales, role, index, link, color = (np.array(column) for column in zip(*rows, strict=True))
+    return Parts(mesh, body, pose, scales, role, index, link, color.astype(np.uint8))
 
 
 def tube_mesh() -> Mesh:

@@ -3,14 +3,14 @@
 import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from ik_service.ik_solver import IKSolver
 from ik_service.kernels.kernel_loading import KernelsFor
-from ik_service.page.geometry import Body, visible_bodies
+from ik_service.page.geometry import visible_bodies
 from ik_service.page.questions import (
     Answer,
     AskedTarget,
@@ -21,7 +21,7 @@ from ik_service.page.questions import (
     found_solutions,
     named_pair,
 )
-from ik_service.robots import RobotModel, World, builtin_robot_names, load_robot
+from ik_service.robots import World, builtin_robot_names, load_robot
 from ik_service.robots.readers.world_file import read_world
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target
@@ -38,8 +38,7 @@ class LocalSolving(Solving):
 
     def __init__(self, device: str = "auto", robot_file: str | None = None) -> None:
         super().__init__(builtin_robot_names(), "http://127.0.0.1:8000")
-        self._device, self._bodies = device, dict[str, dict[str, list[Body]]]()
-        self._brought = OrderedDict[str, RobotModel]()
+        self._device, self._brought = device, list[str]()  # the names of uploaded robots, the oldest first
         if robot_file is not None:
             name = Path(robot_file).stem
             self._models[name], path = load_robot(robot_file), Path(robot_file)
@@ -47,14 +46,6 @@ class LocalSolving(Solving):
             self.files[name] = robot_file
             self.robots = (name, *(other for other in self.robots if other != name))
         self._solvers: OrderedDict[tuple[object, ...], IKSolver] = OrderedDict()
-
-    def robot(self, name: str) -> RobotModel:
-        """Return the model of a built-in or uploaded robot; see `Solving.robot`."""
-        return self._brought[name] if name in self._brought else super().robot(name)
-
-    def bodies(self, name: str) -> Mapping[str, Sequence[Body]]:
-        """Return visual shapes of the file of the robot; see `Solving.bodies`."""
-        return self._bodies[name] if name in self._bodies else super().bodies(name)
 
     def add_robot(self, name: str, text: bytes) -> str:
         """Keep an uploaded robot, as one of the last `BROUGHT_MOST`; see `Solving.add_robot`."""
@@ -67,10 +58,11 @@ class LocalSolving(Solving):
         except IKError as error:
             raise PageError(f"'{name}' cannot be shown: {error}") from error
         file, name = name, f"{Path(name).stem[:40]} {model.content_hash[:6]}"
-        self._brought[name], self.files[name], self._bodies[name] = model, file, visible_bodies(text)
-        while len(self._brought) > BROUGHT_MOST:
-            old, _ = self._brought.popitem(last=False)
-            del self.files[old], self._bodies[old]
+        self._models[name], self.files[name], self._bodies[name] = model, file, visible_bodies(text)
+        self._brought = [*(other for other in self._brought if other != name), name]
+        if len(self._brought) > BROUGHT_MOST:
+            old = self._brought.pop(0)
+            del self._models[old], self.files[old], self._bodies[old]
         return name
 
     def solve(self, question: Question) -> Answer:

@@ -110,7 +110,7 @@ class Solving(ABC):
     def __init__(self, robots: Sequence[str], address: str) -> None:
         self.robots, self.address = tuple(robots), address
         self.files = dict[str, str]()  # of robots that are not built in, by name; these names are local to the page
-        self._models = dict[str, RobotModel]()
+        self._models, self._bodies = dict[str, RobotModel](), dict[str, Mapping[str, Sequence[Body]]]()
 
     def robot(self, name: str) -> RobotModel:
         """Return the model of a robot for drawing; PageError for an unknown name."""
@@ -122,7 +122,9 @@ class Solving(ABC):
 
     def bodies(self, name: str) -> Mapping[str, Sequence[Body]]:
         """Return the bodies of links to be drawn, by name, for links with bodies here."""
-        return visible_bodies(builtin_urdf(name)) if name in builtin_robot_names() else {}
+        if name not in self._bodies and name in builtin_robot_names():
+            self._bodies[name] = visible_bodies(builtin_urdf(name))
+        return self._bodies.get(name, {})
 
     @abstractmethod
     def add_robot(self, name: str, text: bytes) -> str:

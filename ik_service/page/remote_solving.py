@@ -2,14 +2,12 @@
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ik_service.client import Client, ClientError, ServiceError, SolveResult, SolveTarget, UnreachableError
 from ik_service.mechanism.transforms import Float64Array
-from ik_service.page.geometry import Body
 from ik_service.page.local_solving import LocalSolving
 from ik_service.page.questions import Answer, Followed, PageError, Question, Solving, found_solutions, named_pair
 from ik_service.robots import RobotModel, builtin_robot_names
@@ -33,7 +31,7 @@ class RemoteSolving(Solving):
         super().__init__((), url.rstrip("/"))
         self._client = Client(url, api_key, timeout_s=PATIENCE_S, retries=0)
         self._own, self._own_lock = LocalSolving(), threading.Lock()
-        self.files = self._own.files
+        self.files, self._models, self._bodies = self._own.files, self._own._models, self._own._bodies
         try:
             served = self._client.robots()
         except ClientError as error:
@@ -41,17 +39,8 @@ class RemoteSolving(Solving):
             raise _page_error(self.address, error) from error
         known = set(builtin_robot_names())
         self.robots = tuple(one["name"] for one in served if one.get("source") == "built_in" and one["name"] in known)
-        self._own.robots = self.robots
         if not self.robots:
             raise PageError(f"{self.address} serves none of the built-in robots: {', '.join(sorted(known))}.")
-
-    def robot(self, name: str) -> RobotModel:
-        """Return the model of a built-in or uploaded robot; see `Solving.robot`."""
-        return self._own.robot(name) if name in self.files else super().robot(name)
-
-    def bodies(self, name: str) -> Mapping[str, Sequence[Body]]:
-        """Return the bodies of links, as `LocalSolving` does."""
-        return self._own.bodies(name)
 
     def add_robot(self, name: str, text: bytes) -> str:
         """Keep an uploaded robot, as `LocalSolving` does."""

@@ -4,6 +4,7 @@ Callbacks run on viser's event loop: they queue actions and return. A thread of 
 always with the newest targets, so a slow solve drops targets instead of falling behind.
 """
 
+import contextlib
 import logging
 import threading
 import time
@@ -151,6 +152,8 @@ class Visitor(View):
             if not self.is_gone:
                 _logger.exception("A visitor's action failed: %s", ", ".join(pending))
                 self.trouble = f"Something went wrong here: {error}"
+                with contextlib.suppress(Exception):  # perhaps the drawing is at fault
+                    self._draw()
 
     def _do(self, pending: dict[str, Any]) -> None:
         self._do_looks(pending)

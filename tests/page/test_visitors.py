@@ -272,8 +272,10 @@ def test_a_fault_of_ours_is_told_and_logged(server, solving, caplog):
     flaky = Flaky(solving)
     guest = Guest(server, flaky, "panda")
     flaky.trouble = ZeroDivisionError("by zero")
+    assert words.GOOD in drawn_colors(guest.stage.drawing)
     guest.drag("panda_hand", [0.0, 0.0, -0.02])
     assert "Something went wrong here: by zero" in guest.status
+    assert words.GOOD not in drawn_colors(guest.stage.drawing)
     assert "by zero" in caplog.text
 
 
