@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -110,13 +111,10 @@ class LocalSolving(Solving):
     def _explained(self) -> Iterator[None]:
         """Keep `compiling` up to date in this context; turn an error into a message for the visitor."""
         try:
-            with KernelsFor(tell=self._keep_notice):
+            with KernelsFor(tell=partial(setattr, self, "compiling")):
                 yield
         except IKError as error:
             raise PageError(str(error)) from error
-
-    def _keep_notice(self, text: str) -> None:
-        self.compiling = text
 
     def _solver(self, question: Question) -> IKSolver:
         key = (question.robot, *((target.link, target.free) for target in question.targets))

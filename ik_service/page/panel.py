@@ -5,6 +5,7 @@ The panel holds no state of the robot: the visitor sets the shown values, and th
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,7 @@ class Panel:
             )
             boxes = [gui.add_checkbox(f"Free about {axis[1]}", axis in target.free, hint=FREE) for axis in ROTATIONS]
             for box in boxes:
-                self._input(name, box, lambda _: {"free": _chosen(boxes)})
+                self._input(name, box, lambda _: {"free": tuple(compress(ROTATIONS, [one.value for one in boxes]))})
         self.numbers[target.link], self._switches[target.link] = (position, rotation), switch
 
     def _slider(self, robot: RobotModel, posed: PosedRobot, joint: int) -> tuple[Any, int, float]:
@@ -216,10 +217,6 @@ class Panel:
         self.found.content = (
             "" if is_complete is None else solutions_html(len(names), is_complete=is_complete, is_checked=is_checked)
         )
-
-
-def _chosen(boxes: Sequence[viser.GuiCheckboxHandle]) -> tuple[str, ...]:
-    return tuple(axis for axis, box in zip(ROTATIONS, boxes, strict=True) if box.value)
 
 
 def _slid_joints(robot: RobotModel) -> list[int]:

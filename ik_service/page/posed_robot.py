@@ -285,11 +285,10 @@ def tool_links(robot: RobotModel) -> list[str]:
     ends = [leaf for leaf in leaves if chains[leaf] and not any(chains[leaf] < chains[other] for other in leaves)]
     hands = list[list[str]]()
     for leaf in ends or [robot.link_names[-1]]:
-        hand = next((hand for hand in hands if _is_one_hand(chains[hand[0]], chains[leaf])), None)
-        if hand is None:
-            hands.append([leaf])
-        else:
-            hand.append(leaf)
+        hand = next((hand for hand in hands if _is_one_hand(chains[hand[0]], chains[leaf])), [])
+        if not hand:
+            hands.append(hand)
+        hand.append(leaf)
     found = []
     for hand in hands:
         shared = frozenset.intersection(*(chains[leaf] for leaf in hand))

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import viser
@@ -17,12 +17,8 @@ from ik_service.page.posed_robot import POSITION_TOLERANCE, PosedRobot, TargetSt
 GIZMO_SHARE = 0.2  # size of a gizmo over that of the robot
 GHOST_COLOR: Color = (120, 150, 190)
 GHOST_OPACITY = 0.28
-GHOST_ANCHORS: Sequence[Literal["bottom-left", "bottom-right", "top-left", "top-right"]] = (
-    "bottom-left",
-    "bottom-right",
-    "top-left",
-    "top-right",
-)
+_Anchor = Literal["bottom-left", "bottom-right", "top-left", "top-right"]
+GHOST_ANCHORS: Sequence[_Anchor] = get_args(_Anchor)
 """Corners of the labels at their places, in turn: ghosts that differ in the wrist alone have nearly one place."""
 SPHERE_COLOR: Color = (64, 145, 220)
 SPHERE_OPACITY = 0.35
@@ -103,8 +99,7 @@ class Stage:
 
     def complete(self, posed: PosedRobot) -> None:
         """Add the gizmos and the ground."""
-        for target in posed.targets.values():
-            self.show_target(target)
+        self.place_gizmos(posed)
         self._scene.add_grid(
             "/ground",
             infinite_grid=True,

@@ -54,6 +54,7 @@ class Visitor(View):
         is_dark: bool = False,
     ) -> None:
         super().__init__(client, solving, lambda: wake(self))
+        self.enqueue = self._actions.add  # on any thread
         self._working, self._names = threading.Lock(), list(solving.robots)
         self._dragged_at: float | None = None
         self._heard_at, self._arrives_at = 0.0, 0.0
@@ -72,10 +73,6 @@ class Visitor(View):
 
         client.camera.on_update(camera_stands)
         self._actions.add_later(actions.PANEL_S, "rest")
-
-    def enqueue(self, action: str, value: Any = None) -> None:
-        """Queue an action, on any thread."""
-        self._actions.add(action, value)
 
     def leave(self) -> None:
         """Stop all work: the browser and its scene are gone."""
