@@ -96,7 +96,7 @@ def load_robot(
         collision: "read" the collision model; the path of a collision file (``.json``, ``.yaml`` or ``.yml``) that
             replaces the file beside the robot; "shapes" covers collision shapes by spheres if there is no collision
             file (slow); "spheres" fits about 12 spheres a link to shapes and meshes if there is no collision file, and
-            keeps the model in the user's cache folder (see ``fit_spheres``); "ignore" gives no collision model.
+            keeps the model in the cache folder of the user; "ignore" gives no collision model.
 
     Raises:
         UnknownNameError: There is no such built-in robot, file, link, joint or group.
