@@ -12,7 +12,7 @@ compiled_once = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(VENV))/
 processes = $(python) -c "import os; print(min(len(os.sched_getaffinity(0)) + 1, 4))"
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test test-oldest check check-format check-lint check-types check-floors check-lines check-words check-lock check-containers check-docs docs evidence format openapi lock image clean environment-test
+.PHONY: help install run test test-oldest check check-format check-lint check-types check-floors check-lines check-words check-lock check-containers check-docs docs dist evidence format openapi lock image clean environment-test
 
 help: ## list these commands
 	@echo "Commands (PYTHON=$(PYTHON), VENV=$(VENV), ARGS= further arguments):"
@@ -69,6 +69,11 @@ evidence: environment-test ## the slow checks and the benchmarks, each printing 
 	@$(python) -m pytest -m evidence -s $(ARGS)
 	@for script in $$(grep -rl __main__ benchmarks --include '*.py' --exclude "*_digests.py" --exclude load.py --exclude-dir peers --exclude-dir .environments | sort); do \
 		module=$$(echo $${script%.py} | tr / .); echo "== $$module"; $(python) -m $$module || exit 1; done
+
+dist: environment-test ## build the wheel and the source archive into dist/, and check them for a package index
+	@rm -rf dist
+	@$(VENV)/bin/uv build --quiet --no-build-isolation --python $(python) --out-dir dist
+	@$(VENV)/bin/uv tool run --quiet twine check --strict dist/*.whl dist/*.tar.gz
 
 format: environment-test ## rewrite the code as check-format and check-lint want it
 	@$(python) -m ruff format .

@@ -15,10 +15,10 @@ import venv
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EXTRAS = {
-    "requirements.lock": ["cli"],
-    "requirements-page.lock": ["cli", "page"],  # what 'make run' installs
+    "requirements.lock": [],
+    "requirements-page.lock": ["page"],  # what 'make run' installs
     "requirements-ray.lock": ["ray"],
-    "requirements-dev.lock": ["cli", "bulk", "page", "mujoco", "test", "dev"],
+    "requirements-dev.lock": ["bulk", "page", "mujoco", "test", "dev"],
 }
 COMPILER, COMPILER_LOCK = "uv==0.13.8", "requirements-uv.lock"  # it also installs: .ci/environment.py
 LOCK_OPTIONS = ["--generate-hashes", "--only-binary", ":all:", "--no-header", "--no-annotate", "--quiet"]
@@ -26,7 +26,7 @@ COMPILE_OPTIONS = [
     *("--universal", "--python-version", "3.11", "--fork-strategy", "fewest"),  # one set for all Pythons
     *LOCK_OPTIONS,
 ]
-OLDEST_LOCK, OLDEST_EXTRAS = "requirements-oldest.lock", ["cli", "client", "oldest"]  # for .ci/oldest.py
+OLDEST_LOCK, OLDEST_EXTRAS = "requirements-oldest.lock", ["client", "oldest"]  # for .ci/oldest.py
 OLDEST_OPTIONS = ["--python-version", "3.10", "--resolution", "lowest-direct", *LOCK_OPTIONS]
 
 

@@ -1,8 +1,5 @@
 """The HTTP surface: a FastAPI application over the solver."""
 
-from ik_service.extras import needs
-
-with needs("service", "The service"):
-    from ik_service.service.app import create_app
+from ik_service.service.app import create_app
 
 __all__ = ["create_app"]

@@ -7,6 +7,7 @@ import importlib
 import importlib.metadata
 import math
 import operator
+import os
 import pathlib
 import re
 import shutil
@@ -99,7 +100,7 @@ def imported_packages(file: pathlib.Path) -> set[str]:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     """The project built as a stranger would build it, from a copy of its files."""
     folder = tmp_path_factory.mktemp("wheel")
-    for file in files_like("ik_service/*", "objectives/*", "pyproject.toml", "LICENSE", "README.md"):
+    for file in files_like("ik_service/*", "objectives/*", "pyproject.toml", "LICENSE", "README.md", "MANIFEST.in"):
         copy = folder / "source" / file.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, copy)
@@ -220,17 +221,40 @@ def test_built_package_holds_all_sources_and_nothing_else(wheel):
     assert built == sources | templates | typed | robots
 
 
-def test_source_archive_holds_the_packages_and_no_tests(tmp_path):
+def test_source_archive_holds_all_files_and_its_tests_pass(tmp_path):
     folder = tmp_path / "source"
-    for file in files_like("*.py", "*.in", "pyproject.toml", "LICENSE", "README.md"):
+    for file in project_files():
         (folder / file.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, folder / file.relative_to(ROOT))
     build = "from setuptools.build_meta import build_sdist; build_sdist('.')"
     subprocess.run([sys.executable, "-c", build], cwd=folder, check=True, capture_output=True)
     (archive,) = folder.glob("*.tar.gz")
     with tarfile.open(archive) as held:
-        tops = {name.split("/")[1] for name in held.getnames() if name.count("/") > 1}
-    assert tops == {"ik_service", "objectives", "ik_service.egg-info"}
+        held.extractall(tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    files = {str(file.relative_to(unpacked)) for file in unpacked.rglob("*") if file.is_file()}
+    made = {name for name in files if name.startswith("ik_service.egg-info/")} | {"PKG-INFO", "setup.cfg"}
+    assert files - made == {str(file.relative_to(ROOT)) for file in project_files()}
+    tests = ["tests/test_result_schema.py", "tests/solver/given", "-k", "not evidence", "-x"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    variables |= {"PYTHONPATH": str(unpacked), "PYTHONSAFEPATH": "1"}
+    done = subprocess.run(command, cwd=unpacked, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+
+
+@pytest.mark.evidence  # twine is fetched
+def test_the_archives_pass_the_check_of_the_index(tmp_path):
+    folder = tmp_path / "source"
+    for file in project_files():
+        (folder / file.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, folder / file.relative_to(ROOT))
+    command = ["make", "dist", f"VENV={sys.prefix}", "environment=true"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {file.suffix for file in (folder / "dist").iterdir()} >= {".whl", ".gz"}
+    assert done.stdout.count("PASSED") == 2
 
 
 def test_built_package_declares_its_licence_and_command(wheel):
