@@ -10,8 +10,8 @@ from benchmarks.peers.environments import environment
 ROOT = Path(__file__).parents[1]
 
 
-def python_with(name, *requirements):
-    python = environment(name, *requirements)
+def python_with(name, *requirements, alone=""):
+    python = environment(name, *requirements, alone=alone)
     (packages,) = (python.parents[1] / "lib").glob("python*/site-packages")
     (packages / "this_one.pth").write_text(f"{sysconfig.get_path('purelib')}\n{ROOT}\n")
     return python

@@ -15,6 +15,11 @@ ENVIRONMENTS = HERE.parent / ".environments"
 MATPLOTLIB = "matplotlib==3.11.*"
 NEWTON = "newton==1.8.0"
 SCIPY = ("scipy", ("numpy", "scipy==1.16.*"))
+LEROBOT = (  # without what cameras, motors and data sets need; with all its dependencies it builds evdev
+    *("torch==2.10.*", "torchvision==0.25.*", "placo==0.9.*", "draccus==0.10.0", "einops", "huggingface-hub<0.36"),
+    *("safetensors", "deepdiff", "gymnasium", "datasets==4.*", "termcolor", "jsonlines", "packaging<26", "pyserial"),
+    *("accelerate", "opencv-python-headless<4.13", "av<16"),
+)
 NEWTON_ITERATIONS = 24
 SLACK = 1e-4  # [rad] allowed to newton.ik, whose limits are soft: without it a fifth of its answers would fail
 
@@ -56,20 +61,20 @@ def draw(script: str, plots: list[Path], **given: object) -> None:
         subprocess.run([python, HERE / script, inputs, *plots], check=True)
 
 
-def environment(name: str, *requirements: str, interpreter: str = sys.executable) -> Path:
-    """Return the Python of an environment that has such packages, made by an interpreter.
+def environment(name: str, *requirements: str, interpreter: str = sys.executable, alone: str = "") -> Path:
+    """Return the Python of an environment that has such packages, and one without its requirements, by an interpreter.
 
     Raises:
         PeerMissingError: It cannot be made here.
     """
-    python = _environment_or_none(name, *requirements, interpreter=interpreter)
+    python = _environment_or_none(name, *requirements, interpreter=interpreter, alone=alone)
     if python is None:
         raise PeerMissingError(f"{name} cannot be installed here")
     return python
 
 
 @cache
-def _environment_or_none(name: str, *requirements: str, interpreter: str) -> Path | None:
+def _environment_or_none(name: str, *requirements: str, interpreter: str, alone: str) -> Path | None:
     """Try once; half an environment is not left behind."""
     folder = ENVIRONMENTS / name
     python = folder / "bin" / "python"
@@ -79,6 +84,8 @@ def _environment_or_none(name: str, *requirements: str, interpreter: str) -> Pat
     try:
         subprocess.run([interpreter, "-m", "venv", folder], check=True)
         subprocess.run(install, check=True)
+        if alone:
+            subprocess.run([*install[:4], "--no-deps", alone], check=True)
     except subprocess.CalledProcessError:
         shutil.rmtree(folder, ignore_errors=True)
         return None

@@ -1,9 +1,12 @@
-"""What runs beside PyTorch, JAX, toppra and ruckig: in environments of their own, with the packages of this one too."""
+"""What runs beside PyTorch, JAX, LeRobot, toppra and ruckig, in environments with the packages of this one too."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from benchmarks.peers.environments import LEROBOT
+from benchmarks.problems.compared_robots import FOREIGN, installed
 from tests.other_environments import python_with, run, run_checks
 
 pytestmark = pytest.mark.evidence  # PyTorch and JAX take gigabytes
@@ -42,6 +45,15 @@ def test_a_base_finds_its_place(torch_python):
     report = run(torch_python, "examples/place_base.py")
     first, last = (float(line.split()[-2]) for line in report.splitlines())
     assert last < 0.8 * first, report
+
+
+def test_the_gripper_of_an_so101_is_led_through_a_pipeline_of_lerobot():
+    python = python_with("lerobot", *LEROBOT, alone="lerobot==0.4.4")
+    report = run(python, "examples/lerobot_so101.py", installed(FOREIGN, "so_arm_description/urdf/so101.urdf"))
+    errors = list(map(float, re.findall(r"[\d.]+(?=[ ,])", report)))
+    assert len(errors) == 4, report
+    assert 0.0 < errors[1] < 0.05, report  # [mm]
+    assert errors[3] < 0.1, report  # [degrees]: the gripper points downwards, where no axis is missing
 
 
 def test_a_path_becomes_a_trajectory_by_toppra_and_ruckig():
