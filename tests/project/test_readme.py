@@ -26,6 +26,7 @@ from tests.bounded import PATIENCE_S
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 COMMAND_LINE = (ROOT / "docs" / "command_line.md").read_text()
+INSTALL = (ROOT / "docs" / "install.md").read_text()
 HTTP_API = (ROOT / "docs" / "http_api.md").read_text()
 CONVENTIONS = (ROOT / "docs" / "conventions.md").read_text()
 ONE_PROGRAM = [  # documents whose blocks are one program each
@@ -68,6 +69,8 @@ def run_as_module(name: str, code: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("number", range(len(blocks(README, "python"))))
 def test_a_python_block_of_the_readme_runs_by_itself(number, tmp_path, capsys):
+    recipe = (ROOT / "docs" / "recipes" / "my-own-robot.md").read_text()
+    run_as_module("arm", blocks(recipe, "python")[0], tmp_path)  # writes arm.urdf
     run_as_module(f"readme_{number}", blocks(README, "python")[number], tmp_path)
     assert capsys.readouterr().out.strip()
 
@@ -140,9 +143,9 @@ def test_what_is_to_be_installed_can_be(path):
     assert set(named) <= set(extras)
 
 
-def test_the_readme_names_every_extra_of_users():
+def test_the_page_on_installing_names_every_extra_of_users():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert [name for name in extras if name not in ("test", "oldest", "dev") and f"`{name}`" not in README] == []
+    assert [name for name in extras if name not in ("test", "oldest", "dev") and f"`{name}`" not in INSTALL] == []
 
 
 def test_the_curl_of_the_readme_gets_the_answer_shown():
