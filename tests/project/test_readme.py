@@ -42,6 +42,8 @@ ONE_PROGRAM = [  # documents whose blocks are one program each
     "http_api",
     "python",
     "recipes/best-grasp",
+    "recipes/reach-map",
+    "recipes/teleoperation",
     "robots",
 ]
 SHOWN_ERROR = 1e-5  # [m and rad] the answer shown need not be the one of this machine, but it must be one

@@ -87,6 +87,21 @@ def test_my_own_robot_answers_and_is_served_with_its_spheres(tmp_path, monkeypat
     assert np.linalg.norm(reached - poses.positions[0]) < MET
 
 
+def test_a_map_of_reach_has_places_within_and_out_of_reach(tmp_path):
+    names = followed("reach-map", tmp_path)
+    far = np.linalg.norm(names["places"], axis=1) > 1.3
+    assert names["met"].sum() > 500
+    assert far.sum() > 100
+    assert not names["met"][far].any()
+
+
+def test_a_hand_follows_until_the_clutch_is_released(tmp_path):
+    names = followed("teleoperation", tmp_path)
+    reached = names["robot"].forward_kinematics(names["result"].joint_q, ["panda_hand"]).positions[0, 0]
+    assert abs(names["goal"].pose[1] - names["pose"][1] - 0.05) < MET
+    assert np.linalg.norm(reached - names["goal"].pose[:3]) < MET
+
+
 def test_a_retargeted_walk_keeps_feet_and_limits(tmp_path):
     names = followed("retargeting", tmp_path)
     clip, robot, positions, dt = names["clip"], names["solver"].robot, names["positions"], names["dt"]
