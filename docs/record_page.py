@@ -56,6 +56,7 @@ def record(robot: str, folder: Path) -> None:
         seen = Seen(page, served)
         until(lambda: seen.visitor.posed.answer is not None)
         page.wait_for_timeout(SETTLING_MS)
+        page.add_style_tag(content='[class*="Notification"] { display: none }')  # about rendering in software
         for _ in drags(seen, next(iter(seen.visitor.stage.gizmos))):
             pictures.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
     pictures[len(pictures) // 2].save(folder / "page.png", optimize=True)

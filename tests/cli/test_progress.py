@@ -27,7 +27,7 @@ TARGETS = "x,y,z\n0.4,0.1,0.5\n"
 COMMANDS = {
     "warmup": (("warmup", "panda", "ur5e", "--device", "cpu"), "ur5e tool0", "1/2"),
     "bench": (("bench", "panda", "--count", "20", "--repeats", "1", "--device", "cpu"), "One target", ""),
-    "spheres": (("spheres", "arm.urdf", "-o", "arm.json"), "Choosing pairs", "2/2"),
+    "spheres": (("spheres", "arm.urdf", "-o", "arm.json"), "Fitting spheres", "100/100"),
     "export": (("export", "panda", "-o", "panda_c", "--entry", "solve"), "Exporting panda", ""),
     "solve": (("solve", "panda", "targets.csv", "--device", "cpu"), "Solving", "0/1"),
     "follow": (("follow", "panda", "targets.csv", "--dt", "1", "--device", "cpu"), "Solving", ""),
@@ -112,7 +112,7 @@ def test_a_pipe_has_the_same_bytes_as_without_a_bar_and_standard_output_always_h
     assert output.endswith(b"Wrote arm.json.\n")
     on_terminal = started(folder, terminal=True)
     assert on_terminal[:2] == (code, output)
-    assert b"Covering" in on_terminal[2]
+    assert b"Fitting" in on_terminal[2]
     assert started(folder, terminal=True, IK_SERVICE_QUIET="1") == (code, output, b"")
 
 
