@@ -153,3 +153,12 @@ def test_a_shape_that_cannot_be_read_is_named(arm, old, new, message):
 def test_texts_open_no_mesh_of_a_stranger(arm):
     with pytest.raises(InputError, match="collision is 'spheres'"):
         load_urdf(arm.read_text(), collision="spheres")
+
+
+def test_a_mesh_whose_reader_is_missing_names_the_extra(arm, monkeypatch):
+    def missing(_path):
+        raise ImportError("missing `pip install pycollada`")
+
+    monkeypatch.setattr(trimesh, "load_mesh", missing)
+    with pytest.raises(InputError, match=r"upper.stl' needs a further package\. Install the extra 'meshes'"):
+        load_robot(arm, collision="spheres")

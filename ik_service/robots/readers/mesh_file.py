@@ -35,6 +35,8 @@ def read_mesh(reference: MeshReference, robot_file: Path, packages: Sequence[Pat
     try:
         loaded: Any = trimesh.load_mesh(path)
     except Exception as error:  # noqa: BLE001  # readers of many formats raise anything for a file that is none
+        if "pip install" in str(error):  # trimesh lacks the reader of this format
+            raise InputError(f"Mesh '{path}' needs a further package. {how_to_install('meshes')}") from None
         raise RobotFileError(f"mesh '{path}' cannot be read: {error}.") from None
     vertices, faces = np.asarray(loaded.vertices, dtype=np.float64), np.asarray(loaded.faces, dtype=np.int32)
     if not 0 < len(faces) <= MAX_FACES or not np.isfinite(vertices).all():
