@@ -223,9 +223,10 @@ class FramePasses:
         robot, limits, clip, device = problem.robot, problem.limits, problem.clip, core.model.device
         self._core, self._robot, (work, self._attempt), count = core, robot, staged, len(clip)
         joint_q = work.problems.start_joint_q.numpy()[:count].astype(np.float64)
-        if problem.first is not None:  # locked joints stay where they are
-            locked = robot.trees.coordinate_treeid < 0
-            joint_q[:, locked] = problem.first[locked]
+        self._locked = robot.trees.coordinate_treeid < 0  # locked joints stay where they are
+        self._first = robot.mid_joint_q if problem.first is None else problem.first
+        joint_q[:, self._locked] = self._first[self._locked]
+        if problem.first is not None:
             joint_q = np.vstack([joint_q, problem.first])
         begins = np.append(begins_of(clip), count)
         self._number = HostDeviceArray((3,), wp.int32, device, per_problem=False)
@@ -289,8 +290,9 @@ class FramePasses:
 
     def fitted(self) -> FittedClip:
         """Return the present configurations."""
-        moved, joint_q = self.read("moved"), self._robot.complete_joint_q(self.read("joint_q"))
-        return FittedClip(joint_q[: len(moved)], moved, self.read("held") == 1)
+        moved, joint_q = self.read("moved"), self.read("joint_q")
+        joint_q[:, self._locked] = self._first[self._locked]  # as the caller has them, in float64
+        return FittedClip(self._robot.complete_joint_q(joint_q)[: len(moved)], moved, self.read("held") == 1)
 
     def set_joint_q(self, joint_q: Float64Array) -> None:
         """Replace the configurations of all frames, which are all attempted again."""

@@ -18,6 +18,8 @@ from objectives import InputError
 
 FASTER, FAR_STEP = 4.0, 0.2  # a step to another configuration: times the largest step within speeds, and [rad or m]
 
+DT_LEAST, DT_MOST = 1e-6, 1e6  # time between frames or waypoints [s]
+
 
 @dataclass(frozen=True, eq=False)
 class PathResult:
@@ -125,6 +127,8 @@ def checked_dt(dt: Any) -> float:
     """Return a time step; InputError unless finite and above 0."""
     if isinstance(dt, bool) or not isinstance(dt, Real) or not 0.0 < float(dt) < math.inf:
         raise InputError(f"dt is {dt!r}. Allowed: above 0 s.")
+    if not DT_LEAST <= float(dt) <= DT_MOST:
+        raise InputError(f"dt is {dt!r}. Allowed: {DT_LEAST:g} to {DT_MOST:g} s.")
     return float(dt)
 
 

@@ -171,6 +171,13 @@ def test_the_robot_starts_where_it_stands(humanoid, solver):
     require_limits(humanoid, clip, speed, 60.0, before=first)
 
 
+def test_a_locked_joint_stays_where_it_is_in_float64():
+    robot = bare_robot("panda").lock({"panda_joint1": 2.8973})  # its limit, which float32 rounds up
+    poses = poses_of(robot, np.tile(robot.mid_joint_q, (3, 1)), ["panda_hand"])
+    clip = cpu_solver(robot, ["panda_hand"]).fit_clip(*poses, DT)
+    assert (clip.joint_q[:, 0] == 2.8973).all()
+
+
 def test_one_frame_is_a_clip(solver):
     walk = motion("walk", 1)
     clip = fit(solver, walk)
@@ -211,6 +218,7 @@ def test_kept_clips_stop_before_their_limits():
 
 REFUSED = [
     ({"dt": 0.0}, "dt is 0.0. Allowed: above 0 s."),
+    ({"dt": 1e300}, "dt is 1e+300. Allowed: 1e-06 to 1e+06 s."),
     ({"clip_start": [0, 2, 2]}, "clip_start must be whole numbers that rise from 0"),
     ({"clip_start": [1]}, "clip_start must be whole numbers that rise from 0"),
     ({"clip_start": np.array([0, 2, 1], np.uint32)}, "clip_start must be whole numbers that rise from 0"),

@@ -76,9 +76,10 @@ def test_a_damaged_kept_file_and_a_folder_that_cannot_be_written_are_no_errors(a
     first = load_robot(arm, collision="spheres").collision_model
     (kept,) = (tmp_path / "cache" / "ik_service" / "spheres").iterdir()
     whole = kept.read_bytes()
-    kept.write_bytes(whole[: len(whole) // 2])
-    assert load_robot(arm, collision="spheres").collision_model.content_hash == first.content_hash
-    assert kept.read_bytes() == whole
+    for damaged in (whole[: len(whole) // 2], whole.replace(b"fore", b"hind")):
+        kept.write_bytes(damaged)
+        assert load_robot(arm, collision="spheres").collision_model.content_hash == first.content_hash
+        assert kept.read_bytes() == whole
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert load_robot(arm, collision="spheres").collision_model.content_hash == first.content_hash
@@ -162,3 +163,14 @@ def test_a_mesh_whose_reader_is_missing_names_the_extra(arm, monkeypatch):
     monkeypatch.setattr(trimesh, "load_mesh", missing)
     with pytest.raises(InputError, match=r"upper.stl' needs a further package\. Install the extra 'meshes'"):
         load_robot(arm, collision="spheres")
+
+
+def test_a_mesh_that_is_wound_inwards_is_covered_and_one_triangle_too(arm):
+    outwards = load_robot(arm, collision="spheres").collision_model.spheres["upper"]
+    box = trimesh.creation.box((500, 60, 60))
+    trimesh.Trimesh(box.vertices, box.faces[:, ::-1], process=False).export(arm.with_name("upper.stl"))
+    inwards = load_robot(arm, collision="spheres").collision_model.spheres["upper"]
+    np.testing.assert_allclose(inwards, outwards, atol=5e-3)  # other points of the surface are drawn
+    trimesh.Trimesh([[0, 0, 0], [500, 0, 0], [0, 60, 0]], [[0, 1, 2]]).export(arm.with_name("upper.stl"))
+    sheet = load_robot(arm, collision="spheres").collision_model.spheres["upper"]
+    assert np.linalg.norm(sheet[:, :3] - [0.4, 0.01, 0.0], axis=1).min() < 0.3

@@ -38,7 +38,9 @@ def fitted_spheres(
     """
     kept = kept_file(robot, shapes, robot_file, packages)
     with suppress(OSError, InputError):
-        return read_spheres(kept.read_bytes())
+        document = read_spheres(kept.read_bytes())
+        if document.pairs is not None and document.spheres.keys() <= set(robot.link_names):
+            return document
     with announced(f"Fitting collision spheres to '{robot.name}'; later loads find them.", "Fitted"):
         solids = link_solids(shapes, robot_file, packages)
         model = fit_spheres(robot, solids, np.array([*named_configurations(robot).values()]))

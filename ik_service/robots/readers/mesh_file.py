@@ -41,7 +41,9 @@ def read_mesh(reference: MeshReference, robot_file: Path, packages: Sequence[Pat
     vertices, faces = np.asarray(loaded.vertices, dtype=np.float64), np.asarray(loaded.faces, dtype=np.int32)
     if not 0 < len(faces) <= MAX_FACES or not np.isfinite(vertices).all():
         raise RobotFileError(f"mesh '{path}' has {len(faces)} triangles. Allowed: 1 to {MAX_FACES}, of finite numbers.")
-    if np.prod(reference.scale) < 0.0:  # a mirrored mesh, inside out
+    corners = vertices[faces] - vertices.mean(axis=0)
+    is_inward = bool(loaded.is_watertight) and np.linalg.det(corners).sum() < 0.0  # six times the volume
+    if is_inward != (np.prod(reference.scale) < 0.0):  # inside out, by the file or mirrored
         faces = np.ascontiguousarray(faces[:, ::-1])
     pose = np.array(reference.pose)
     return Mesh(pose[:3] + quaternion_rotate(pose[3:], vertices * np.array(reference.scale)), faces)

@@ -109,7 +109,7 @@ class _FittedLink:
         radii = self._depths + self.bound
         if radii.max() < np.linalg.norm(self._cell):  # in a thin solid no sphere would cover its own cell of the grid
             radii[:] = np.linalg.norm(self._cell)
-        chosen = fewest(self._inside, radii, self._points)
+        chosen = fewest(self._inside, radii, self._points) or [int(radii.argmax())]
         centers, radii, least = self._inside[chosen], np.maximum(radii[chosen] - 0.5 * self.bound, SMALLEST), np.inf
         outside = np.maximum(self.solid.signed_distance(centers), 0.0)
         for _ in range(FIT_STEPS):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ik_service.poses import Poses
 from ik_service.service.codecs.codec import PackedColumn
-from ik_service.service.errors.exceptions import FaultyFieldsError, TooManyProblemsError, faulty_field
+from ik_service.service.errors.exceptions import FaultBody, FaultyFieldsError, TooManyProblemsError, faulty_field
 from ik_service.service.queue.objective_data import FloatArray
 from ik_service.service.schema.limits import MAX_PROBLEM_COUNT, MAX_VALUE, MIN_ROW_WEIGHT
 from objectives.data_field import UNIT_TOLERANCE
@@ -68,12 +68,29 @@ def read_matrices(value: object, pointer: str) -> tuple[FloatArray, FloatArray]:
         value = value.reshape(len(value), 16)
     elif isinstance(value, list):
         value = [_numbers_of_matrix(matrix, f"{pointer}/{k}") for k, matrix in enumerate(value)]
-    rows = read_rows(value, 16, pointer)
     try:
-        poses = Poses.from_matrices(rows.reshape(-1, 4, 4))
-    except ValueError as error:
-        raise faulty_field(pointer, "invalid_value", str(error)) from None
+        matrices = read_rows(value, 16, pointer).reshape(-1, 4, 4)
+    except FaultyFieldsError as error:
+        raise FaultyFieldsError(_of_matrix(fault, pointer) for fault in error.faults) from None
+    try:
+        poses = Poses.from_matrices(matrices)
+    except ValueError:
+        for k, matrix in enumerate(matrices):
+            try:
+                Poses.from_matrices(matrix)
+            except ValueError as error:
+                raise faulty_field(f"{pointer}/{k}", "invalid_value", str(error)) from None
+        raise
     return poses.positions, poses.orientations_xyzw
+
+
+def _of_matrix(fault: FaultBody, pointer: str) -> FaultBody:
+    """Return a fault of a row of 16 numbers as a fault of a matrix."""
+    places = fault.pointer.removeprefix(f"{pointer}/").split("/")
+    if len(places) < 2 or not places[1].isdigit():
+        return fault
+    row, column = divmod(int(places[1]), 4)
+    return fault.model_copy(update={"pointer": f"{pointer}/{places[0]}/{row}/{column}"})
 
 
 def _numbers_of_matrix(matrix: object, pointer: str) -> list[object]:

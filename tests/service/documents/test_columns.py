@@ -61,9 +61,10 @@ def test_matrices_are_the_poses_that_they_mean():
         ([[*np.eye(4).tolist()[:3], [0, 0, 1]]], "/m/0/3", "wrong_shape"),
         ([[*np.eye(4).tolist()[:3], [0, 0, 0, "1"]]], "/m/0/3/3", "wrong_type"),
         (np.zeros((2, 3, 4)), "/m", "wrong_shape"),
-        ([(2.0 * np.eye(4)).tolist()], "/m", "invalid_value"),
-        ([np.diag([1.0, 1.0, -1.0, 1.0]).tolist()], "/m", "invalid_value"),  # left-handed
-        ([np.diag([1.01, 1.01, 1.01, 1.0]).tolist()], "/m", "invalid_value"),  # scaled
+        ([np.eye(4).tolist(), (2.0 * np.eye(4)).tolist()], "/m/1", "invalid_value"),
+        ([np.diag([1.0, 1.0, -1.0, 1.0]).tolist()], "/m/0", "invalid_value"),  # left-handed
+        ([np.diag([1.01, 1.01, 1.01, 1.0]).tolist()], "/m/0", "invalid_value"),  # scaled
+        ([np.eye(4).tolist(), [*np.eye(4).tolist()[:2], [0, 0, 1, 1e30], [0, 0, 0, 1]]], "/m/1/2/3", "out_of_range"),
     ],
 )
 def test_matrices_that_are_no_poses_are_named(matrices, pointer, code):
