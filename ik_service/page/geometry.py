@@ -129,7 +129,8 @@ class _Collected:
         at = np.asarray(shape.position if isinstance(shape, Sphere) else shape.pose)
         pose = transform_multiply(frame, at if len(at) == 7 else _at(at))
         if isinstance(shape, Box):
-            self.boxes.append(_Row(body, pose, tuple(shape.size), *of))  # type: ignore[arg-type]
+            x, y, z = shape.size
+            self.boxes.append(_Row(body, pose, (x, y, z), *of))
         elif isinstance(shape, Sphere):
             self.balls.append(_Row(body, pose, (shape.radius,) * 3, *of))
         elif isinstance(shape, RoundShape):

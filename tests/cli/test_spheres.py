@@ -10,18 +10,8 @@ import trimesh
 from ik_service import load_robot
 from ik_service.cli import spheres_command
 from ik_service.cli.spheres_command import TRIAL_SAMPLES
-from tests.robots.wedged import BLOCK, WEDGED
+from tests.robots.covered_robots import ARM, BLOCK, WEDGED
 
-ARM = """<robot name="arm">
-  <link name="base"><collision><geometry><box size="0.2 0.2 0.1"/></geometry></collision></link>
-  <link name="upper"><collision><origin xyz="0.25 0 0"/><geometry>{shape}</geometry></collision></link>
-  <link name="fore"><collision><origin xyz="0.25 0 0" rpy="0 1.5707963 0"/>
-    <geometry><cylinder radius="0.04" length="0.4"/></geometry></collision></link>
-  <joint name="shoulder" type="revolute"><parent link="base"/><child link="upper"/><origin xyz="0 0 0.1"/>
-    <axis xyz="0 1 0"/><limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
-  <joint name="elbow" type="revolute"><parent link="upper"/><child link="fore"/><origin xyz="0.5 0 0"/>
-    <axis xyz="0 1 0"/><limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
-</robot>"""
 MESH = '<mesh filename="package://arm/upper.stl" scale="0.001 0.001 0.001"/>'
 
 

@@ -11,19 +11,10 @@ from ik_service.robots.readers.catalog import link_shapes
 from ik_service.robots.readers.fitted_spheres import link_solids, named_configurations
 from ik_service.robots.readers.sphere_fit import MOSTLY, fit_spheres
 from objectives.errors import InputError
-from tests.robots.wedged import WEDGED
+from tests.robots import covered_robots
+from tests.robots.covered_robots import WEDGED
 
-ARM = """<robot name="arm">
-  <link name="base"><collision><geometry><box size="0.2 0.2 0.1"/></geometry></collision></link>
-  <link name="upper"><collision><origin xyz="0.25 0 0"/>
-    <geometry><mesh filename="upper.stl" scale="0.001 0.001 0.001"/></geometry></collision></link>
-  <link name="fore"><collision><origin xyz="0.25 0 0" rpy="0 1.5707963 0"/>
-    <geometry><cylinder radius="0.04" length="0.4"/></geometry></collision></link>
-  <joint name="shoulder" type="revolute"><parent link="base"/><child link="upper"/><origin xyz="0 0 0.1"/>
-    <axis xyz="0 1 0"/><limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
-  <joint name="elbow" type="revolute"><parent link="upper"/><child link="fore"/><origin xyz="0.5 0 0"/>
-    <axis xyz="0 1 0"/><limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
-</robot>"""
+ARM = covered_robots.ARM.format(shape='<mesh filename="upper.stl" scale="0.001 0.001 0.001"/>')
 
 
 @pytest.fixture

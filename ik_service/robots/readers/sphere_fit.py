@@ -30,9 +30,9 @@ DAMPING, LONGEST_STEP = 0.05, 0.3  # share of the trace, and longest step of a s
 DRAWN_SAMPLES = 150  # random configurations in which links meet
 ERROR_WEIGHT = 0.02  # priority of a link without contacts, as a share of the priority of a link always in contact
 TOUCH_POINTS, TOUCH_SAMPLES = 20_000, 25  # surface points and configurations of a pair tested for contact
-FREE_GAP = 0.001  # least gap of spheres in the configuration that is free [m]
+FREE_GAP = 0.001  # least gap of spheres at rest, where the shapes do not touch [m]
 FEW_JOINTS = 2  # largest number of joints between links whose contacts random configurations do not miss
-MOSTLY_SHARE = 0.8  # share of configurations in which shapes touch that counts as most
+MOSTLY_SHARE = 0.8  # least share of configurations with touching shapes that counts as most configurations
 MOSTLY, APART = "shapes touch in most configurations", "shapes of neighbours never touch"
 
 
@@ -48,8 +48,8 @@ def fit_spheres(
     """Fit about ``per_link`` spheres a link, on average, to solids, and choose the pairs of links to check.
 
     Left out are, besides the pairs of ``choose_pairs``: pairs whose shapes touch at rest and in most random
-    configurations; pairs with at most two joints between them whose spheres meet, but never their shapes. Spheres
-    that touch at rest where the shapes do not shrink until they are free.
+    configurations; pairs with at most two joints between the links whose spheres meet, but never their shapes. Where
+    spheres touch at rest and the shapes do not, the spheres shrink until the configuration is free.
 
     Args:
         robot: The robot.
@@ -176,6 +176,7 @@ def _refine(
 def _mostly_touching(
     robot: RobotModel, solids: Mapping[str, Solid], pairs: Sequence[LinkPair], rest: Float64Array
 ) -> set[LinkPair]:
+    """Give the pairs whose shapes touch at rest and in most random configurations."""
     at_rest = np.asarray(_touching(robot, solids, pairs, rest).any(axis=1))
     tried = [pair for pair, own in zip(pairs, at_rest, strict=True) if own]
     drawn = robot.random_joint_q(np.random.default_rng(1), TOUCH_SAMPLES)
