@@ -2,9 +2,9 @@
 
 python examples/lerobot_so101.py so101.urdf    (needs LeRobot, and a URDF of the arm)
 
-The step takes the actions that LeRobot's `InverseKinematicsEEToJoints` takes, and gives the same: put it in its place.
+The step takes the actions that LeRobot's `InverseKinematicsEEToJoints` takes, and returns the same positions of motors: a replacement for that step.
 The arm has five joints, one too few for a whole pose. The position comes first; the orientation is met as nearly as
-the position leaves it free, and `orientation_error` says how far it is off.
+the position leaves it free, and `orientation_error` is the remaining angle.
 """
 
 import math
@@ -101,7 +101,7 @@ class EEToJointsWithinLimits(RobotActionProcessorStep):
 
 
 def main(urdf: str) -> None:
-    """Lead the gripper along a figure of eight with a fixed orientation, and print how well it is met."""
+    """Lead the gripper along a figure of eight with a fixed orientation, and print the errors."""
     step = EEToJointsWithinLimits(urdf)
     ends = {"to_transition": robot_action_observation_to_transition, "to_output": transition_to_robot_action}
     pipeline = RobotProcessorPipeline(steps=[step], **ends)

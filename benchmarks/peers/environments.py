@@ -15,7 +15,7 @@ ENVIRONMENTS = HERE.parent / ".environments"
 MATPLOTLIB = "matplotlib==3.11.*"
 NEWTON = "newton==1.8.0"
 SCIPY = ("scipy", ("numpy", "scipy==1.16.*"))
-LEROBOT = (  # without what cameras, motors and data sets need; with all its dependencies it builds evdev
+LEROBOT = (  # without the dependencies for cameras, motors and data sets, of which evdev has to be compiled
     *("torch==2.10.*", "torchvision==0.25.*", "placo==0.9.*", "draccus==0.10.0", "einops", "huggingface-hub<0.36"),
     *("safetensors", "deepdiff", "gymnasium", "datasets==4.*", "termcolor", "jsonlines", "packaging<26", "pyserial"),
     *("accelerate", "opencv-python-headless<4.13", "av<16"),

@@ -94,7 +94,7 @@ def _near_pairs(spheres: BodySpheres, centers: Float64Array) -> NDArray[np.intp]
     if len(spheres.pairs) < 2 or centers.shape[1] > FEW:
         return np.arange(len(spheres.pairs))
     first_of_link = spheres.link_start[:-1]
-    middles = centers[first_of_link]  # any sphere of a link is a middle of a bound that holds in all configurations
+    middles = centers[first_of_link]  # a bound around any sphere of a link holds in all configurations
     reach = np.linalg.norm(
         spheres.centers - np.repeat(spheres.centers[first_of_link], np.diff(spheres.link_start), 0), axis=1
     )

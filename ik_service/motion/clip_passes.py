@@ -54,7 +54,7 @@ class ClipArrays:
     limits: wp.array2d[wp.float64]  # [4, moved]: lower, upper, largest step, largest bend
     joint_q: wp.array2d[wp.float64]  # [frames, or one more, coordinates]
     solved: wp.array[wp.int32]  # 1 in the present pass, [frames]
-    left: wp.array[wp.int32]  # 1 for a frame that has moved, or a neighbour, since its last attempt, [frames]
+    left: wp.array[wp.int32]  # 1 if a frame or its neighbour has moved since the frame's last attempt, [frames]
     moved: wp.array[wp.float64]  # largest change of a joint in the last attempt, [frames]
     held: wp.array[wp.int32]  # 1 if a limit holds a joint, [frames]
 
@@ -140,7 +140,7 @@ for (int c = 0; c < clips.joint_q.shape[1]; ++c) start[c] = best[c] = (float)at[
 """.replace("STRIDE", str(int(STRIDE))).replace("COLOURS", str(int(COLOURS)))
 )
 def begin_joints(clips: ClipsRef, problems: ProblemsRef, p: int) -> None:
-    """Place a frame between others, or leave it; write its start and limits; draw it to the mean of its neighbours."""
+    """Place a frame between others or keep the frame; write start, limits and the mean of the neighbours as reference."""
 
 
 @typed_warp.func_native(

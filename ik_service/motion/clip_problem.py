@@ -79,7 +79,7 @@ def read_clip(
 
 
 def _read_weights(row_weights: Any, targets: tuple[Target, ...], count: int) -> Float64Array:
-    """Return the weights of all rows, [1 or frames, targets, 6]; None for those of the targets."""
+    """Return the weights of all rows, [1 or frames, targets, 6]; None for the targets' own weights."""
     if row_weights is None:
         own = [np.ones(TARGET_ROWS) if target.row_weights is None else target.row_weights for target in targets]
         return np.stack(np.broadcast_arrays(*map(np.atleast_2d, own)), axis=1)

@@ -137,7 +137,7 @@ class _Collected:
             self.add_cylinder(body, pose, shape.radius, shape.length, *of)
 
     def parts(self) -> tuple[Parts, ...]:
-        """Return what is collected, without empty parts."""
+        """Return the collected parts; meshes without parts are left out."""
         sets = [(tube_mesh(), self.tubes), (cap_mesh(), self.caps), (ball_mesh(), self.balls), (box_mesh(), self.boxes)]
         sets += [(mesh, [row]) for mesh, row in self.meshes]
         return tuple(_parts(mesh, rows) for mesh, rows in sets if rows)
@@ -167,7 +167,7 @@ def placed_bodies(robot: RobotModel, joint_q: NDArray[Any]) -> Float64Array:
 def robot_parts(robot: RobotModel, bodies: Mapping[str, Sequence[Body]] | None = None) -> tuple[Parts, ...]:
     """Return the parts of a robot from the bodies of its links, by name.
 
-    Bodies with parts of `JOINT_MATERIAL` are all that is drawn. Otherwise links without a body have rods, joints have
+    If a body has parts of `JOINT_MATERIAL`, only bodies are drawn. Otherwise links without a body have rods, joints have
     discs, and leaf links have balls.
     """
     collected, bodies = _Collected(), bodies or {}

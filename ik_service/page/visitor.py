@@ -164,7 +164,7 @@ class Visitor(View):
             self._do_aside(pending)
 
     def _do_looks(self, pending: dict[str, Any]) -> None:
-        """Follow the visitor's choice of dark or light, before the first choice that of the system."""
+        """Follow the visitor's choice of dark or light; before a choice, the setting of the system."""
         self._has_chosen = self._has_chosen or "dark" in pending
         is_dark = pending.get("dark", self._is_dark if self._has_chosen else pending.get("scheme", self._is_dark))
         if is_dark != self._is_dark:

@@ -1,4 +1,4 @@
-"""What runs beside PyTorch, JAX, LeRobot, toppra and ruckig, in environments with the packages of this one too."""
+"""Programs beside PyTorch, JAX, LeRobot, toppra and ruckig, in environments with the packages of the tests, too."""
 
 import re
 from pathlib import Path

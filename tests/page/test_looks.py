@@ -1,4 +1,4 @@
-"""What a visitor sees around the targets: obstacles, bodies from the file of the robot, dark or light."""
+"""The scene around the targets: obstacles, bodies from the file of the robot, dark or light."""
 
 import numpy as np
 import pytest

@@ -184,7 +184,7 @@ def test_a_failed_upload_is_never_said_to_be_reached(guest, content):
     assert is_good in guest.status
     guest.do("file", SimpleNamespace(name="mine.urdf", content=content))
     assert button is guest.panel.robot  # the robot before stays
-    for _ in range(2):  # also after more of what answers nothing
+    for _ in range(2):  # also after further actions without an answer
         assert "No answer" in guest.status
         assert is_good not in guest.status
         assert "Reached" not in guest.status
