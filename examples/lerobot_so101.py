@@ -2,9 +2,9 @@
 
 python examples/lerobot_so101.py so101.urdf    (needs LeRobot, and a URDF of the arm)
 
-The step takes the actions that LeRobot's `InverseKinematicsEEToJoints` takes, and returns the same positions of motors: a replacement for that step.
+The step replaces LeRobot's `InverseKinematicsEEToJoints`: it takes the same actions and returns positions of the motors.
 The arm has five joints, one too few for a whole pose. The position comes first; the orientation is met as nearly as
-the position leaves it free, and `orientation_error` is the remaining angle.
+the position permits, and `orientation_error` is the remaining angle.
 """
 
 import math

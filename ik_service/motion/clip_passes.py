@@ -140,7 +140,7 @@ for (int c = 0; c < clips.joint_q.shape[1]; ++c) start[c] = best[c] = (float)at[
 """.replace("STRIDE", str(int(STRIDE))).replace("COLOURS", str(int(COLOURS)))
 )
 def begin_joints(clips: ClipsRef, problems: ProblemsRef, p: int) -> None:
-    """Place a frame between others or keep the frame; write start, limits and the mean of the neighbours as reference."""
+    """Place a frame between others or keep the frame; write start, limits and the mean of its neighbours."""
 
 
 @typed_warp.func_native(

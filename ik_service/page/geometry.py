@@ -167,8 +167,8 @@ def placed_bodies(robot: RobotModel, joint_q: NDArray[Any]) -> Float64Array:
 def robot_parts(robot: RobotModel, bodies: Mapping[str, Sequence[Body]] | None = None) -> tuple[Parts, ...]:
     """Return the parts of a robot from the bodies of its links, by name.
 
-    If a body has parts of `JOINT_MATERIAL`, only bodies are drawn. Otherwise links without a body have rods, joints have
-    discs, and leaf links have balls.
+    If a body has parts of `JOINT_MATERIAL`, only bodies are drawn. Otherwise links without a body have rods, joints
+    have discs, and leaf links have balls.
     """
     collected, bodies = _Collected(), bodies or {}
     is_dressed = any(one.material == JOINT_MATERIAL for shown in bodies.values() for one in shown)
