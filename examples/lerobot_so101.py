@@ -2,7 +2,7 @@
 
 python examples/lerobot_so101.py so101.urdf    (needs LeRobot, and a URDF of the arm)
 
-The step replaces LeRobot's `InverseKinematicsEEToJoints`: it takes the same actions and returns positions of the motors.
+The step replaces LeRobot's `InverseKinematicsEEToJoints`: it takes the same actions and returns motor positions.
 The arm has five joints, one too few for a whole pose. The position comes first; the orientation is met as nearly as
 the position permits, and `orientation_error` is the remaining angle.
 """
