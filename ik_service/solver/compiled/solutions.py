@@ -7,7 +7,7 @@ of an arm first, then in the order of seeds, in rounds, until there are enough o
 -> best attempts, and solutions composed over islands -> verdict of each solution
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -160,6 +160,11 @@ class SolutionSelection:
         choices = [self._record(choose_next, [*given, k, k + size, *order], lanes) for k in firsts]
         end = self._record(end_choice, [*which, *islands, *outputs])
         return PartLaunches([begin, turn, *choices, end, take, *(one.fetch for one in results)])
+
+    def first_attempts(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+        """Return arrays of the attempts of the first problem, a line for each seed, by name."""
+        made = int(self._made[:1].numpy()[0])
+        return {name: np.array(getattr(self.attempts, name)[:made].numpy()) for name in names}
 
     def found(self, count: int) -> NDArray[np.int32]:
         """Return the number of distinct solutions of the islands of the first problems, [count, trees]."""

@@ -7,7 +7,8 @@ on the device and `IKSolver.solve_as_recorded` run the solve alone.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -61,11 +62,10 @@ class SecondTries:
     ) -> IKResult | None:
         """Solve problems, or judge configurations [problems, joint_coord_count]; None for a faulty number."""
         if batch.targets is not None:
-            return self._solve_with(batch.targets, head, batch, options, judged)
-        began, guess = time.monotonic(), None
-        if self.core.robot.loops and batch.start is None and batch.limits is None:
-            self.core.check(batch)
-            guess = self._opened.starts(self.core.targets.all, batch, options)
+            with self.using_targets(batch.targets):
+                return self.solve(head, batch._replace(targets=None, lines=None), options, judged)
+        began = time.monotonic()
+        guess = self.opened_starts(batch, options)
         own = options if guess is None else with_time_left(options, began)
         result = self.core.solve(head, batch, own, guess=guess, judged=judged)
         if result is None or judged is not None or options.solutions != 1:
@@ -77,14 +77,20 @@ class SecondTries:
                 self._improve(passes, head, result, batch, options, began)
         return result
 
-    def _solve_with(
-        self, targets: tuple[Target, ...], head: ResultHead, batch: Batch, *further: Any
-    ) -> IKResult | None:
-        """Solve problems with their own data of targets; the targets of the solver stay."""
+    def opened_starts(self, batch: Batch, options: SolverOptions) -> NDArray[Any] | None:
+        """Return solutions with the loops opened, the starts where none are given; None for a robot without loops."""
+        if not self.core.robot.loops or batch.start is not None or batch.limits is not None:
+            return None
+        self.core.check(batch)
+        return self._opened.starts(self.core.targets.all, batch, options)
+
+    @contextmanager
+    def using_targets(self, targets: tuple[Target, ...] | None) -> Iterator[None]:
+        """Use other data of the targets in a block, None for their own; the targets of the solver stay."""
         own = self.core.targets.all
-        self.core.targets.take(targets)
+        self.core.targets.take(own if targets is None else targets)
         try:
-            return self.solve(head, batch._replace(targets=None, lines=None), *further)
+            yield
         finally:
             self.core.targets.take(own)
 
