@@ -186,7 +186,7 @@ class AsyncClient(ClientCore[AsyncStream], AbstractAsyncContextManager["AsyncCli
                 (1, 1, 0.1), "position": (0.5, 0, -0.1)}}}`.
             options: Options by their names in an HTTP request, such as {"seeds": 16}.
             include: Further columns: "active_limits", "advice", "clearance", "constraints", "islands",
-                "manipulability", "solutions".
+                "manipulability", "solutions", and "trace" of one problem.
 
         Raises:
             ValueError: The targets are given twice, or not at all.

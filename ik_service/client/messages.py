@@ -112,6 +112,7 @@ class SolveResult(EdgeColumns):
         manipulability: Least manipulability of the targets' frames, shape [n], if asked for; NaN where nothing moves.
         islands: The islands of each problem, if asked for.
         advice: Advice on each problem, if asked for.
+        trace: The trace of the one problem, if asked for; see `IKSolver.trace`.
     """
 
     robot: str
@@ -130,6 +131,7 @@ class SolveResult(EdgeColumns):
     manipulability: NDArray[np.float64] | None = None
     islands: tuple[Any, ...] | None = None
     advice: tuple[str, ...] | None = None
+    trace: tuple[Mapping[str, Any], ...] | None = None
 
     def __repr__(self) -> str:
         """Say how many problems there were and how many are solved."""
@@ -260,7 +262,7 @@ def solve_result(document: Mapping[str, Any]) -> SolveResult:
     if len(lengths) != 1 or lengths == {()}:
         raise ValueError("the columns have not a row per problem")
     resolved, present = document["resolved"], [name for name in SolveResult.__dataclass_fields__ if name in document]
-    tuples = [name for name in present if name.endswith("_names") or name in ("islands", "advice")]
+    tuples = [name for name in present if name.endswith("_names") or name in ("islands", "advice", "trace")]
     fields: dict[str, Any] = {name: tuple(document[name]) for name in tuples}
     fields |= columns | {name: resolved[name] for name in ("engine", "device", "seeds")}
     errors = [column.edge_name for column in ALWAYS_COLUMNS if column.is_per_target]

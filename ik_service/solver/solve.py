@@ -192,6 +192,7 @@ class SolverCore:
         guess: NDArray[Any] | None = None,
         verdict: bool = True,
         branch_seeds: int = 0,
+        iterations: int | None = None,  # of every attempt, in place of the option; 0 leaves attempts at their starts
     ) -> tuple[PreparedSolve, SolveSettings] | None:
         """Run a solve and leave its answers in the workspace; None where a number is faulty."""
         # `guess` [problems, joint_coord_count] is seed 0 where no start is given. Attempts of single islands are always
@@ -206,6 +207,8 @@ class SolverCore:
                     first = work.use_limits(limits, first, batch.problem_count)
                 work.inputs.stage(batch.positions, batch.orientations_xyzw, first)
                 work.set_options(settings, has_start=start is not None)
+                if iterations is not None:
+                    work.set_iterations(iterations)
                 prepared = self.engine.prepare(work, settings)
                 if options.deadline_s is not None:
                     side_stream(str(self._device))

@@ -1,11 +1,12 @@
 """Traces: the attempts of one problem, iteration by iteration.
 
-    a solved problem -> all attempts, ended after 1, 2, 3, ... iterations by the solver's own kernels
+    a solved problem -> all attempts, ended after 0, 1, 2, ... iterations by the solver's own kernels
     -> configurations -> errors and joints at limits by the verdict, norms of rows in float64 -> table
 
 No iteration is written a second time: an attempt that ends after k iterations holds the state of a longer attempt then.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from ik_service.mechanism.transforms import Float64Array
 from ik_service.solver.arrays.branch_starts import COUNT_BITS, FIRST_AT
 from ik_service.solver.arrays.partition import Partition
 from ik_service.solver.compiled.engine import CompiledEngine
+from ik_service.solver.compiled.solutions import SolutionSelection
 from ik_service.solver.derivatives.host_rows import HostRows
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.lm.ranking import FAILED, IN_CONTACT
@@ -40,8 +42,8 @@ OF_ATTEMPTS = "joint_q", "cost", "iterations", "status", "rank"  # arrays that a
 class SolveTrace:
     """Attempts of one problem, iteration by iteration; `print` shows the attempt that gave the answer.
 
-    Entry t of an array tells of the best configuration of each attempt so far, after `evaluations[t]` trial
-    configurations; the first one is the start. An attempt that has ended keeps its last values.
+    Entry t of an array tells of the best configuration of each attempt so far, after `steps[t]` iterations; entry 0 is
+    the start. An attempt that has ended keeps its last values.
     """
 
     problem: int  # index in its batch
@@ -55,7 +57,7 @@ class SolveTrace:
     # seed of the answer of each island; -1 if its start was found in the search, which no trace repeats
     answer_seeds: tuple[int, ...]
     iterations: NDArray[np.int32]  # of whole attempts, shape [attempts, islands]
-    evaluations: NDArray[np.int32]  # shape [entries, attempts, islands]
+    steps: NDArray[np.int32]  # iterations so far, shape [entries, attempts, islands]
     joint_q: Float64Array  # configurations [rad or m], shape [entries, attempts, coordinates]
     cost: Float64Array  # 1/2 |r|^2 of an island as its kernel counts, shape [entries, attempts, islands]
     damping_factor: (
@@ -76,9 +78,9 @@ class SolveTrace:
             raise InputError(f"Seed {seed} of island {island} is not in the trace. Seeds: {list(self.seeds)}.")
         k = self.seeds.index(seed)
         names = [f"{link} {unit}" for link in self.links for unit in ("mm", "deg")]
-        lines = [["evaluations", "|r|", "damping", *names, *(f"|{label}|" for label in self.labels), "at a limit"]]
-        for t, count in enumerate(self.evaluations[:, k, island]):
-            if t > 0 and count == self.evaluations[t - 1, k, island]:
+        lines = [["iteration", "|r|", "damping", *names, *(f"|{label}|" for label in self.labels), "at a limit"]]
+        for t, count in enumerate(self.steps[:, k, island]):
+            if t > 0 and count == self.steps[t - 1, k, island]:
                 break
             errors = np.transpose([1e3 * self.position_error[t, k], np.degrees(self.orientation_error[t, k])])
             numbers = [np.sqrt(2.0 * self.cost[t, k, island]), self.damping_factor[t, k, island]]
@@ -129,14 +131,15 @@ def traced(solves: SecondTries, head: ResultHead, result: IKResult, problem: int
     guess = solves.opened_starts(batch, options)
     with solves.using_targets(batch.targets), core.data_of(batch):
         own, entries = batch._replace(targets=None, lines=None), list[dict[str, NDArray[Any]]]()
-        for count in range(1, asked.max_iterations + 1):
-            done = core.run(own, replace(options, max_iterations=count), guess=guess, verdict=False)
+        for count in range(asked.max_iterations + 1):
+            done = core.run(own, options, guess=guess, verdict=False, iterations=count)
             assert done is not None  # the numbers were checked in the solve
-            assert done[0].selection is not None  # all attempts are kept
-            entries.append(done[0].selection.first_attempts(OF_ATTEMPTS))
-            if count > 1 and np.array_equal(entries[-1]["iterations"], entries[-2]["iterations"]):
+            selection, partition = done[0].selection, done[0].partition
+            assert isinstance(selection, SolutionSelection)  # all attempts are kept
+            entries.append(selection.first_attempts(OF_ATTEMPTS))
+            if count > 0 and np.array_equal(entries[-1]["iterations"], entries[-2]["iterations"]):
                 break  # every attempt ended by itself
-        sources = _sources(engine, core.work, done[0].partition)
+        sources = _sources(engine, core.work, partition)
         has_start, branches = own.start is not None, core.work.problems.searches.branches.numpy()[0, : len(sources)]
         origins = [_starts(options.search_seeds, int(state), has_start=has_start) for state in branches]
         chosen = tuple(map(_answer, answer_seeds, origins, entries[-1]["rank"].T))
@@ -149,11 +152,11 @@ def traced(solves: SecondTries, head: ResultHead, result: IKResult, problem: int
             verdict = core.solve(head, many._replace(lines=None), judging, judged=lines)
             norms = _norms(core, many, lines.astype(np.float64))
     assert verdict is not None
-    costs, evaluations, rank, status = (
+    costs, steps, rank, status = (
         found[name][:, :, : len(sources)] for name in ("cost", "iterations", "rank", "status")
     )
     touches = (rank[-1] >= IN_CONTACT) & (rank[-1] < FAILED)
-    factors = [_damping_factors(costs[:, :, k], evaluations[:, :, k], one) for k, one in enumerate(sources)]
+    factors = [_damping_factors(costs[:, :, k], steps[:, :, k], one) for k, one in enumerate(sources)]
 
     def of_entries(values: NDArray[Any]) -> NDArray[Any]:
         return values.reshape(*shape[:2], -1)
@@ -163,13 +166,13 @@ def traced(solves: SecondTries, head: ResultHead, result: IKResult, problem: int
         head.order.coordinate_names,
         head.order.dof_names,
         tuple(target.link for target in result.targets),
-        _labels(core),
+        _labels(core, result.islands.row_labels),
         tuple(kept),
         tuple(tuple(one[seed] for one in origins) for seed in kept),
         tuple(map(tuple, np.where(touches, "in_contact", np.array(END_WORDS)[status[-1]]).tolist())),
         chosen,
-        evaluations[-1],
-        evaluations,
+        steps[-1],
+        steps,
         of_entries(head.order.coordinates_of(lines).astype(np.float64)),
         costs.astype(np.float64),
         np.stack(factors, axis=2),
@@ -202,10 +205,8 @@ def _starts(seeds: int, state: int, *, has_start: bool) -> tuple[str, ...]:
     return tuple(found[:seeds])
 
 
-def _damping_factors(
-    cost: NDArray[np.floating], evaluations: NDArray[np.integer], source: IterationSource
-) -> Float64Array:
-    """Return the damping factor after each entry, from costs and evaluations, all of shape [entries, attempts]."""
+def _damping_factors(cost: NDArray[np.floating], steps: NDArray[np.integer], source: IterationSource) -> Float64Array:
+    """Return the damping factor after each entry, from costs and steps, all of shape [entries, attempts]."""
     found, damping = np.full(cost.shape, np.nan), source.damping
     if source.program.level_norms2:
         return found
@@ -213,15 +214,15 @@ def _damping_factors(
     for t, own in enumerate(cost):
         is_progress = own < before * (1.0 - damping.progress)
         factor = np.where(is_progress, np.maximum(factor * damping.down, 1.0), factor * damping.up)
-        goes_on = evaluations[min(t + 1, len(cost) - 1)] > evaluations[t]
+        goes_on = steps[min(t + 1, len(cost) - 1)] > steps[t]
         factor[(factor > damping.factor_max) & goes_on] = 1.0  # a step aside from a saddle
         found[t], before = factor, own
     return found
 
 
-def _labels(core: SolverCore) -> tuple[str, ...]:
+def _labels(core: SolverCore, labels: Sequence[str]) -> tuple[str, ...]:
     """Return a label for each target and objective, with the priority where it is not 0."""
-    rows, labels = core.layout.rows, core.row_labels()
+    rows = core.layout.rows
     of_blocks = enumerate(zip(rows.start, rows.sizes, strict=True))
     return tuple(labels[first] + " (priority 1)" * (k in rows.secondary) for k, (first, size) in of_blocks if size)
 

@@ -35,6 +35,7 @@ from ik_service.solver.candidates import FATES
 from ik_service.solver.given.worlds import is_checked
 from ik_service.solver.lm.status import STATUS_WORDS, IKStatus
 from ik_service.solver.result import IKResult
+from ik_service.solver.trace import SEEDS
 from ik_service.solver.verdict.advice import advice
 from ik_service.solver.verdict.island_results import IslandResult
 
@@ -125,6 +126,8 @@ def answer_document(
         given = robot, request.targets, request.options, result, result.islands
         advise = partial(advice, *given, collision_names=names, batch=request.batch)
         document["advice"] = LazyRows(count, lambda row: advise(problem=row))
+    if "trace" in include:
+        document["trace"] = [result.trace.as_data()]
     collision = request.options.collision or ("self" if request.world is None else "world")
     collision = collision if is_checked(robot, request.options, request.world) else "off"
     resolved = {"engine": result.engine, "seeds": result.seeds, "device": result.device, "collision": collision}
@@ -230,6 +233,8 @@ def _answer_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> int
             problem += times * _column_bytes(column, extents, is_binary=codec.is_binary)
     if "manipulability" in include:
         problem += NUMBER if codec.is_binary else FLOAT64_TEXT
+    if "trace" in include:
+        problem += _trace_bytes(robot, request)
     names = [robot.joint_names, robot.coordinate_names, robot.dof_names]
     names += [robot.constraint_names, robot.closing_coordinate_names]
     touching = request.collision_names(robot) if not include.isdisjoint(("advice", "clearance")) else ()
@@ -249,6 +254,16 @@ def _answer_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> int
     listed = _listed_bytes((*names, touching), codec)
     heads = (MOST_ARRAYS + 2 * len(links)) * ARRAY_HEAD
     return DOCUMENT_TEXT + heads + _text_bytes(links) + listed + request.problem_count * problem
+
+
+def _trace_bytes(robot: RobotModel, request: SolveRequest) -> int:
+    """Return the largest size of a trace [bytes]."""
+    islands, labels = robot.trees.ntree, [label for _, label in _rows(request, robot)]
+    attempts, links = SEEDS + islands, [target.link for target in request.targets]
+    numbers = robot.joint_coord_count + robot.joint_dof_count + 3 * islands + 2 * len(links) + len(labels)
+    entries = (1 + request.options.max_iterations) * (attempts * (FLOAT64_TEXT * numbers + 6 * ROW_TEXT) + ROW_TEXT)
+    names = _text_bytes([*robot.coordinate_names, *robot.dof_names, *links, *labels])
+    return entries + names + attempts * islands * ISLAND_TEXT
 
 
 def array_bytes(robot: RobotModel, request: SolveRequest) -> int:

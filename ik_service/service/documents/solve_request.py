@@ -95,6 +95,9 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
     if "clearance" in envelope.include:
         options = replace(options, world_clearance=True)
     _check_attempts(options, count, around.world, robot.active_dof_count if of_choice else 0)
+    traces = "trace" in envelope.include
+    if traces:
+        _check_traced(options, count)
     if options.sensitivity is not None:
         _check_derived(robot, count, [target for target, *_ in poses])
     is_limited = envelope.joint_limits is not None or envelope.frozen or envelope.max_change is not None
@@ -108,6 +111,7 @@ def read_solve(document: Any, robot: RobotModel, kept: Mapping[str, World] = NO_
         *around,
         engine=envelope.options.engine,
         islands=envelope.options.islands,
+        traces=traces,
     )
     _ = request.batch_key  # looks at all rows: found here, large ones do not hold up the event loop
     derived: set[Literal["sensitivity"]] = set() if options.sensitivity is None else {"sensitivity"}
@@ -181,6 +185,14 @@ def _check_attempts(options: SolverOptions, count: int, world: World | None, dof
     if count * options.solution_count > limits.MAX_SOLUTION_COUNT:
         detail = f"{count} problems may have {limits.MAX_SOLUTION_COUNT // count} solutions each in one request."
         raise faulty_field("/options/solutions", "out_of_range", detail)
+
+
+def _check_traced(options: SolverOptions, count: int) -> None:
+    if count != 1:
+        raise faulty_field("/include", "invalid_value", f"A trace is of one problem; the request has {count}.")
+    if (effort := options.search_seeds * options.max_iterations**2) > limits.TRACE_EFFORT:
+        detail = f"Seeds times max_iterations squared are {effort}. Allowed for a trace: {limits.TRACE_EFFORT}."
+        raise faulty_field("/include", "out_of_range", detail)
 
 
 def _check_derived(robot: RobotModel, count: int, targets: Sequence[Target]) -> None:

@@ -16,12 +16,12 @@ from ik_service.ik_solver import IKSolver
 from ik_service.kernels.device_lock import is_lost
 from ik_service.robots import RobotModel
 from ik_service.service.queue.objective_data import joined_lines
-from ik_service.service.queue.solve_request import Answers, Progress, SolveRequest
+from ik_service.service.queue.solve_request import Answers, Progress, SolveRequest, TracedResult
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.targets import DATA
 from ik_service.solver.given.worlds import CheckedWorlds, read_worlds
-from ik_service.solver.result import IKResult, join_results
+from ik_service.solver.result import IKResult, instance_of, join_results
 from objectives.errors import InputError
 from objectives.expression.expression_objective import ExpressionObjective
 
@@ -84,7 +84,7 @@ class SolverCache:
         return parts[0][0] if len(parts) == 1 else join_results(parts)
 
     def solve_together(self, robot: RobotModel, requests: Sequence[SolveRequest], owner: str | None = None) -> Answers:
-        """Solve requests with equal `batch_key` in one batch, in the order of the requests; or one choice or motion.
+        """Solve requests with equal `batch_key` in one batch, in order; or one choice, motion or trace.
 
         InputError if the solver refuses a value; EngineError if no engine supports this problem.
         """
@@ -118,7 +118,10 @@ class SolverCache:
         if first.choice is not None:
             return cached.solver.solve_any_batch(batch, first.options, first.choice)
         result = cached.solver.solve_batch(batch, first.options)
-        return _labelled(result, first, cached) if cached.objectives else result
+        result = _labelled(result, first, cached) if cached.objectives else result
+        if not first.traces:
+            return result
+        return instance_of(TracedResult, vars(result) | {"trace": cached.solver.trace(result)})
 
     def _require_bounded(self, robot: RobotModel, options: SolverOptions, at_once: int) -> None:
         seeds, iterations, dofs = options.seed_count, options.max_iterations, robot.active_dof_count

@@ -29,6 +29,7 @@ from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.targets import DATA, Target, part_of, rows_of
 from ik_service.solver.result import IKResult, join_results
+from ik_service.solver.trace import SolveTrace
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
@@ -81,11 +82,12 @@ class SolveRequest:
     islands: bool = True  # whether trees without common rows are solved independently
     choice: Choice | None = None  # choice among the problems, which are candidates then; None solves each
     motion: MotionCall | None = None  # motion through the problems; None solves each
+    traces: bool = False  # whether the one problem is traced
 
     @property
     def is_alone(self) -> bool:
         """Return whether all problems are solved by one call, without other requests."""
-        return self.choice is not None or self.motion is not None
+        return self.choice is not None or self.motion is not None or self.traces
 
     @property
     def problem_count(self) -> int:
@@ -136,7 +138,7 @@ class SolveRequest:
         given = tuple(one is not None for one in arrays)
         held = tuple((name, one.content) for name, one in self.attached.items())
         chosen = None if self.choice is None else (self.choice.criterion, self.choice.via is None)
-        return (self.structure, on, given, self.options, held, chosen, self.motion and self.motion.call)
+        return (self.structure, on, given, self.options, held, chosen, self.motion and self.motion.call, self.traces)
 
     @property
     def code_key(self) -> Hashable:
@@ -149,7 +151,7 @@ class SolveRequest:
         options, extras = self.options, "none"
         if options.precision == "float64":
             extras = "float64"  # includes the choice among seeds
-        elif options.best_of is not None or options.solution_count > 1:
+        elif options.runs_all_seeds or self.traces:
             extras = "choice"
         collision = (options.collision, self.world is None, options.repair)  # the first two decide about the check
         derived = options.sensitivity
@@ -219,6 +221,13 @@ class SolveRequest:
             objectives=tuple(objective.part(problems) for objective in self.objectives),
             object_enabled=rows_of(self.object_enabled, problems),
         )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TracedResult(IKResult):
+    """The answer to one problem, with its trace."""
+
+    trace: SolveTrace
 
 
 class TimedResult(NamedTuple):

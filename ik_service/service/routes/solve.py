@@ -145,8 +145,9 @@ async def _answered(robot: str, request: Request, state: State, read: Callable[.
     kept = (await state.world_refresh.current()).worlds
     codec, output_codec = codecs_of(request.headers)
     decoded = await state.read(request, codec, lambda document: read(document, model, kept))
-    if output_codec.is_flat and "islands" in decoded.include:
-        raise faulty_field("/include", "unknown_option", f"{output_codec.media_type} cannot hold islands.")
+    if output_codec.is_flat and (nested := {"islands", "trace"} & decoded.include):
+        detail = f"{output_codec.media_type} cannot hold {' or '.join(sorted(nested))}."
+        raise faulty_field("/include", "unknown_option", detail)
     asked, (size, array_bytes) = decoded.request, solve_bytes(model, decoded, output_codec)
     context.reserve_answer(size)
     context.reserve(array_bytes)

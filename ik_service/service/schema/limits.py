@@ -10,6 +10,7 @@ REQUEST_ITERATIONS_MAX = 1000
 MAX_ATTEMPT_COUNT = 8_000_000
 """Problems times seeds of one request."""
 CHOICE_EFFORT = 4000  # iterations times the square of DOFs of an attempt; a choice may have fewer of larger ones
+TRACE_EFFORT = 4_000_000  # seeds times the square of iterations: a trace ends all attempts after each iteration
 OBJECTS_OF_AN_ATTEMPT = 32
 """Objects of a world that cost about as much as an attempt: with more of them fewer attempts are allowed."""
 OBJECTS_OF_A_GRID = 12

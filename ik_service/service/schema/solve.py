@@ -38,7 +38,9 @@ from ik_service.service.schema.objective import Objective
 from ik_service.solver.given.options import CANDIDATES_MAX, SOLUTIONS_MAX, SolverOptions
 from ik_service.solver.lm.status import STATUS_WORDS
 
-Include = Literal["active_limits", "advice", "clearance", "constraints", "islands", "manipulability", "solutions"]
+Include = Literal[
+    "active_limits", "advice", "clearance", "constraints", "islands", "manipulability", "solutions", "trace"
+]
 _NULL: dict[str, Any] = {"type": "null"}
 _POSE: dict[str, Any] = {"positions": _NULL, "orientations_xyzw": _NULL}
 _MATRIX = {"type": "array", "items": row(4), "minItems": 4, "maxItems": 4}
@@ -302,7 +304,9 @@ class SolveRequestBody(Envelope):
     world: SolveWorld | None = Field(default=None, description="Objects that links keep off; null for none.")
     options: SolveOptions = Field(default_factory=SolveOptions)
     include: list[Include] = Field(
-        default_factory=list, max_length=8, description="Further columns wanted in the answer."
+        default_factory=list,
+        max_length=8,
+        description="Further columns wanted in the answer; `trace` where the request has one problem.",
     )
 
 
@@ -389,6 +393,10 @@ SolveAnswerBody: type[BaseModel] = create_model(
         "The islands of each problem, if asked for; none where nothing moves a target's link.",
     ),
     advice=_optional(list[str], "What to do about each problem, if asked for. For people; branch on `status`."),
+    trace=_optional(
+        list[dict[str, Any]],
+        "With `trace`: attempts at the one problem, iteration by iteration, as `IKSolver.trace` of the library.",
+    ),
     resolved=(Resolved, ...),
     timing_ms=(Timing, ...),
 )
