@@ -30,13 +30,13 @@ from ik_service.solver.recorded_launches import RecordedLaunches
 from ik_service.solver.recording import USES_MIN
 from ik_service.solver.result import IKResult, ResultHead
 from ik_service.solver.second_tries.second_tries import SecondTries
-from ik_service.solver.trace import SolveTrace, traced
+from ik_service.solver.trace import Tracing
 from ik_service.solver.verdict.advice import IslandReport
 from ik_service.solver.verdict.explanation import AskedSolve
 from objectives import IKObjective
 
 
-class IKSolver(CandidateSolving, ClipFitting):
+class IKSolver(CandidateSolving, ClipFitting, Tracing):
     """Solves batches of inverse-kinematics problems of one robot. Not thread-safe; the robot may be shared.
 
     Args:
@@ -331,23 +331,6 @@ class IKSolver(CandidateSolving, ClipFitting):
         if result is None:
             reading.raise_fault(self.robot, self._order, self.targets, (positions, orientations_xyzw, None, None))
         return result
-
-    def trace(self, result: IKResult, problem: int = 0, *, seeds: int | None = None) -> SolveTrace:
-        """Return the attempts at one problem of a result, iteration by iteration; `print` shows why they ended.
-
-        The solver's own kernels make each attempt again, ended after 1, 2, 3, ... iterations. Second tries, such as
-        `repair`, are left out. Data of targets and objectives are those of now.
-
-        Args:
-            result: Answers of this solver.
-            problem: Index of the problem.
-            seeds: Attempts to trace at least; None for 8. All attempts up to that of the answer are traced.
-
-        Raises:
-            InputError: There is no such problem, or the result is of a recorded solve.
-            EngineError: The solver is staged.
-        """
-        return traced(self._solves, self._head, result, problem, seeds)
 
     def set_target_data(
         self, target: int, *, offset: Any = None, row_weights: Any = None, tolerance: Any = None

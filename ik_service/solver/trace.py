@@ -31,7 +31,7 @@ from ik_service.solver.solve import SolverCore
 from ik_service.solver.workspace import Workspace
 from objectives import InputError
 
-SEEDS = 8
+FIRST_SEEDS = 8
 """First attempts of a trace, before that of the answer."""
 END_WORDS = (*STATUS_WORDS, "minimum")
 """Words of the ends of attempts, by code; at a minimum no step lowers the error."""
@@ -108,8 +108,32 @@ class SolveTrace:
         return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(self).items()}
 
 
-def traced(solves: SecondTries, head: ResultHead, result: IKResult, problem: int, seeds: int | None) -> SolveTrace:
-    """Return the trace of a problem of a result; arguments and errors as in `IKSolver.trace`."""
+class Tracing:
+    """The part of a solver that traces attempts."""
+
+    _solves: SecondTries
+    _head: ResultHead
+
+    def trace(self, result: IKResult, problem: int = 0, *, seeds: int | None = None) -> SolveTrace:
+        """Return the attempts at one problem of a result, iteration by iteration; `print` shows why they ended.
+
+        The solver's own kernels make each attempt again, ended after 1, 2, 3, ... iterations. Second tries, such as
+        `repair`, are left out. Data of targets and objectives are those of now.
+
+        Args:
+            result: Answers of this solver.
+            problem: Index of the problem.
+            seeds: Attempts to trace at least; None for 8. All attempts up to that of the answer are traced.
+
+        Raises:
+            InputError: There is no such problem, or the result is of a recorded solve.
+            EngineError: The solver is staged.
+        """
+        return _traced(self._solves, self._head, result, problem, seeds)
+
+
+def _traced(solves: SecondTries, head: ResultHead, result: IKResult, problem: int, seeds: int | None) -> SolveTrace:
+    """Return the trace of a problem of a result; arguments and errors as in `Tracing.trace`."""
     core, engine = solves.core, solves.core.engine
     if not isinstance(engine, CompiledEngine):
         raise EngineError("Only the compiled engine traces its attempts; this solver is staged.")
@@ -118,7 +142,7 @@ def traced(solves: SecondTries, head: ResultHead, result: IKResult, problem: int
     asked, whole = result.asked
     batch = whole.part(np.array([problem]))
     answer_seeds = result.islands.seed_index[problem, : result.islands.nisland[problem]]
-    wanted = min(SEEDS if seeds is None else seeds, asked.search_seeds)
+    wanted = min(FIRST_SEEDS if seeds is None else seeds, asked.search_seeds)
     options = replace(
         asked,
         seeds=max(wanted, int(answer_seeds.max(initial=0)) + 1),

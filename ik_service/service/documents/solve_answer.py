@@ -35,7 +35,7 @@ from ik_service.solver.candidates import FATES
 from ik_service.solver.given.worlds import is_checked
 from ik_service.solver.lm.status import STATUS_WORDS, IKStatus
 from ik_service.solver.result import IKResult
-from ik_service.solver.trace import SEEDS
+from ik_service.solver.trace import FIRST_SEEDS
 from ik_service.solver.verdict.advice import advice
 from ik_service.solver.verdict.island_results import IslandResult
 
@@ -259,7 +259,7 @@ def _answer_bytes(robot: RobotModel, decoded: DecodedSolve, codec: Codec) -> int
 def _trace_bytes(robot: RobotModel, request: SolveRequest) -> int:
     """Return the largest size of a trace [bytes]."""
     islands, labels = robot.trees.ntree, [label for _, label in _rows(request, robot)]
-    attempts, links = SEEDS + islands, [target.link for target in request.targets]
+    attempts, links = FIRST_SEEDS + islands, [target.link for target in request.targets]
     numbers = robot.joint_coord_count + robot.joint_dof_count + 3 * islands + 2 * len(links) + len(labels)
     entries = (1 + request.options.max_iterations) * (attempts * (FLOAT64_TEXT * numbers + 6 * ROW_TEXT) + ROW_TEXT)
     names = _text_bytes([*robot.coordinate_names, *robot.dof_names, *links, *labels])
