@@ -73,8 +73,11 @@ class Selection(Protocol):
     def take(self, partition: Partition, number: NDArray[np.int32]) -> None:
         """Make one solution of every problem its answer; `number` [problems] counts from 0."""
 
-    def keep(self, work: Any, partition: Partition, number: int, count: int, *, judges: bool) -> None:
-        """Keep solution `number` of each problem on success; with `judges` after a verdict made here."""
+    def keep(self, work: Any, partition: Partition, number: int, count: int) -> None:
+        """Keep solution `number` of each problem, the answer just verified, on success."""
+
+    def keep_branches(self, work: Any, partition: Partition, count: int) -> None:
+        """Keep the solutions from branches of each problem that meet the target; the first one has been verified."""
 
 
 class PreparedSolve(NamedTuple):

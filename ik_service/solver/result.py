@@ -203,11 +203,14 @@ def _with_solutions(
     assert selection is not None  # several solutions have been asked for
     found = selection.solution_count.read(count)
     with DEVICE_LOCK, KernelsFor():
-        for k in range(max(int(found.max(initial=1)), 1)):
-            if k > 0 and not selection.only_branches:
-                selection.take(prepared.partition, np.full(count, k, np.int32))
-                work.verify(prepared, count)
-            selection.keep(work, prepared.partition, k, count, judges=k > 0 and selection.only_branches)
+        if selection.only_branches and work.verification.collision is None:
+            selection.keep_branches(work, prepared.partition, count)
+        else:
+            for k in range(max(int(found.max(initial=1)), 1)):
+                if k > 0:
+                    selection.take(prepared.partition, np.full(count, k, np.int32))
+                    work.verify(prepared, count)
+                selection.keep(work, prepared.partition, k, count)
         first = selection.first_kept.read(count)
         if first.any():
             selection.take(prepared.partition, first)

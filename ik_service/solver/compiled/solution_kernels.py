@@ -4,6 +4,7 @@ import typing
 
 import warp as wp
 
+from ik_service.kernels import typed_warp
 from ik_service.solver.arrays.branch_starts import branch_code, branch_of_seed, first_branch, sole_branches
 from ik_service.solver.arrays.limit_arrays import Turns, turn_towards_start
 from ik_service.solver.arrays.parts import SOLVE_EXTRAS, first_problem
@@ -19,9 +20,14 @@ from ik_service.solver.compiled.solution_ranking import (
     note_solutions,
     value_left,
 )
+from ik_service.solver.given.targets import FRAMES
 from ik_service.solver.lm.codes import HAS_START, SEEDS
 from ik_service.solver.lm.ranking import IMPRECISE, IN_CONTACT, UNRANKED, seed_of, value_rank
+from ik_service.solver.verdict.composition import misses
+from ik_service.solver.verdict.float64_kinematics import Kinematics, KinematicsRef, packet_function
 
+LINE_OF_SOLUTION = "*wp::address(chosen, p, 0, 1 + own) + p * seeds"
+SOLUTION_ERRORS = packet_function("target_errors", line=LINE_OF_SOLUTION, frames=", ".join(map(str.upper, FRAMES)))
 SEEDS_WITHOUT_NEW = wp.constant(64)  # in a row without a new solution end a search
 
 
@@ -248,30 +254,123 @@ def take_solution(
             best_out.joint_q[p, c] = attempts.answers.joint_q[p * settings[SEEDS] + best_out.seed[p, island], c]
 
 
+@typed_warp.func_native(SOLUTION_ERRORS)
+def write_solution_errors(
+    p: int,
+    place: int,
+    left: int,
+    robot: KinematicsRef,
+    joint_q: wp.array2d[wp.float32],
+    chosen: wp.array3d[wp.int32],
+    seeds: int,
+    target: int,
+    targets: int,
+    tool: wp.array[wp.transformd],
+    has_reference: int,
+    positions: wp.array3d[wp.float64],
+    orientations_xyzw: wp.array3d[wp.float64],
+    row_weights: wp.array2d[float],
+    frame: int,
+    deadband: wp.array2d[float],
+    position_error_out: wp.array2d[wp.float64],
+    orientation_error_out: wp.array2d[wp.float64],
+) -> None:
+    """Write the errors of a target for solutions of a problem, from number `place` on, in the lines of attempts."""
+
+
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
 @typing.no_type_check
-def place_solution(
+def keep_branches(
     # part
     settings: wp.array[wp.int32],
     part: int,
     parts: int,
     # solutions of one arm
-    number: wp.array[wp.int32],  # [problems]: solution to place; the last of a problem with fewer
     attempts: AttemptArrays,
-    found: wp.array2d[wp.int32],  # [problems, trees]
-    turns: Turns,
+    solution_count: wp.array[wp.int32],  # [problems]
+    branch: wp.array2d[wp.int32],  # [problems, solutions]
+    # verdict of the first one
+    success: wp.array[wp.bool],  # [problems]
+    joint_q: wp.array2d[float],  # [problems, joint_coord_count]
+    # their one target, see `verification`
+    tolerances: wp.array[wp.float64],  # [2]
+    robot: Kinematics,
+    target: int,
+    targets: int,
+    tool: wp.array[wp.transformd],
+    has_reference: int,
+    positions: wp.array3d[wp.float64],
+    orientations_xyzw: wp.array3d[wp.float64],
+    row_weights: wp.array2d[float],
+    frame: int,
+    deadband: wp.array2d[float],
     # out
-    joint_q_out: wp.array2d[float],  # [problems, joint_coord_count]
-    judged_q_out: wp.array2d[wp.float64],  # [problems, joint_coord_count]; exactly the same values
+    position_error: wp.array2d[wp.float64],  # [problems x seeds, 1]
+    orientation_error: wp.array2d[wp.float64],  # [problems x seeds, 1]
+    kept: wp.array[wp.int32],  # as of `keep_verified`
+    answer: wp.array[wp.int32],
+    kept_branch: wp.array2d[wp.int32],
+    kept_joint_q: wp.array3d[float],
 ):
-    """Write the configurations of one solution of each problem."""
+    """Judge all solutions of each problem, and keep the ones that pass."""
     p = first_problem(settings, part, parts) + wp.tid()
-    row = p * settings[SEEDS] + attempts.chosen[p, 0, wp.max(wp.min(number[p], found[p, 0] - 1), 0)]
-    for c in range(joint_q_out.shape[1]):
-        joint_q_out[p, c] = attempts.answers.joint_q[row, c]
-    turn_towards_start(turns, settings, attempts.start_joint_q, p, joint_q_out, p)
-    for c in range(joint_q_out.shape[1]):
-        judged_q_out[p, c] = wp.float64(joint_q_out[p, c])
+    seeds = settings[SEEDS]
+    count = solution_count[p]
+    k = int(1)
+    while k < count:
+        write_solution_errors(
+            p,
+            k - 1,
+            count - k,
+            robot,
+            attempts.answers.joint_q,
+            attempts.chosen,
+            seeds,
+            target,
+            targets,
+            tool,
+            has_reference,
+            positions,
+            orientations_xyzw,
+            row_weights,
+            frame,
+            deadband,
+            position_error,
+            orientation_error,
+        )
+        k += 1
+    place = int(0)
+    first = int(0)
+    k = int(0)
+    while k < wp.max(count, 1):
+        row = p * seeds + attempts.chosen[p, 0, k]
+        passes = bool(success[p])
+        if k > 0:
+            passes = not (
+                misses(position_error[row, 0], tolerances[0]) or misses(orientation_error[row, 0], tolerances[1])
+            )
+        if passes:
+            if place == 0:
+                first = k
+            kept_branch[p, place] = branch[p, k]
+            c = int(0)
+            while c < joint_q.shape[1]:
+                if k == 0:
+                    kept_joint_q[p, place, c] = joint_q[p, c]
+                else:
+                    kept_joint_q[p, place, c] = attempts.answers.joint_q[row, c]
+                c += 1
+            place += 1
+        k += 1
+    kept[p] = place
+    answer[p] = first
+    while place < kept_branch.shape[1]:
+        kept_branch[p, place] = -1
+        c = int(0)
+        while c < joint_q.shape[1]:
+            kept_joint_q[p, place, c] = wp.nan
+            c += 1
+        place += 1
 
 
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)

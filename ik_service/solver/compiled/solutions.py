@@ -26,8 +26,8 @@ from ik_service.solver.compiled.solution_kernels import (
     choose_branches,
     choose_next,
     end_choice,
+    keep_branches,
     keep_verified,
-    place_solution,
     take_solution,
     turn_attempts,
 )
@@ -85,11 +85,14 @@ class SolutionSelection:
         self._newest = wp.zeros((capacity, trees), dtype=wp.int32, device=device)
         self._first: wp.array[Any] = wp.zeros(capacity, dtype=wp.int32, device=device)
         self._number = HostDeviceArray((capacity,), wp.int32, device)
+        # errors of solutions from branches, in the lines of the attempts
+        lines = capacity * seeds if only_branches else 0
+        self._errors = [wp.zeros((lines, 1), dtype=wp.float64, device=device) for _ in range(2)]
         self._robot = model.robot
         self._given = HostDeviceArray((capacity, model.joint_coord_count), wp.float32, device)
         self._arm_column: wp.array[Any] = wp.zeros(0, dtype=wp.int32, device=device)
         self._sphere_reach = 0.0
-        self._taking, self._keeping = KeptRecording(), (KeptRecording(), KeptRecording())
+        self._taking, self._keeping, self._keeping_branches = (KeptRecording() for _ in range(3))
         self._kind: wp.array[Any] = wp.array(coordinate_kinds(model), dtype=wp.int32, device=device)
         tree = model.robot.trees.coordinate_treeid.astype(np.int32)
         self._coordinate_tree: wp.array[Any] = wp.array(tree, dtype=wp.int32, device=device)
@@ -182,23 +185,33 @@ class SolutionSelection:
         launch = self._record(take_solution, [self._problems.settings, 0, 1, self._number.device, *rest])
         return PartLaunches([self._number.push, launch])
 
-    def keep(self, work: Workspace, partition: Partition, number: int, count: int, *, judges: bool) -> None:
-        """Keep solution `number` of each problem on success; with `judges` after a verdict made here."""
+    def keep(self, work: Workspace, partition: Partition, number: int, count: int) -> None:
+        """Keep solution `number` of each problem, the answer just verified, on success."""
         self._number.host[:count] = number
-        record = partial(self._record_keeping, work, partition, judges=judges)
-        self._keeping[judges].prepare((work, partition, *work.verified_with), self._device, record, count)()
+        record = partial(self._record_keeping, work)
+        self._keeping.prepare((work, partition, *work.verified_with), self._device, record, count)()
 
-    def _record_keeping(self, work: Workspace, partition: Partition, *, judges: bool) -> PartLaunches:
-        columns = {name: work.verification.columns[name].device for name in ("success", "joint_q", "judged_q")}
-        which, number, problems = [work.problems.settings, 0, 1], self._number, work.problems
-        kept, steps = (self.kept, self.first_kept, self.kept_branch, self.kept_joint_q), list[Step]([number.push])
-        if judges:
-            inputs = [*which, number.device, self._attempt_arrays(partition), self._found, problems.turns]
-            steps += [self._record(place_solution, [*inputs, columns["joint_q"], columns["judged_q"]])]
-            steps += map(per_problem, work.verification.launches_of_success(problems, work.inputs))
-        inputs = [*which, number.device, self.solution_count.device, self.branch.device]
-        inputs += [columns["success"], columns["joint_q"], *(one.device for one in kept)]
-        return PartLaunches([*steps, self._record(keep_verified, inputs), *(one.fetch for one in kept)])
+    def _record_keeping(self, work: Workspace) -> PartLaunches:
+        kept = (self.kept, self.first_kept, self.kept_branch, self.kept_joint_q)
+        inputs = [work.problems.settings, 0, 1, self._number.device, self.solution_count.device, self.branch.device]
+        inputs += [*self._verdict(work), *(one.device for one in kept)]
+        return PartLaunches([self._number.push, self._record(keep_verified, inputs), *(one.fetch for one in kept)])
+
+    def keep_branches(self, work: Workspace, partition: Partition, count: int) -> None:
+        """Keep the solutions from branches of each problem that meet the target; the first one has been verified."""
+        record = partial(self._record_branches, work, partition)
+        self._keeping_branches.prepare((work, partition, *work.verified_with), self._device, record, count)()
+
+    def _record_branches(self, work: Workspace, partition: Partition) -> PartLaunches:
+        verdict, problems = work.verification, work.problems
+        kept = (self.kept, self.first_kept, self.kept_branch, self.kept_joint_q)
+        inputs = [problems.settings, 0, 1, self._attempt_arrays(partition), self.solution_count.device]
+        inputs += [self.branch.device, *self._verdict(work), verdict.tolerances.device, verdict.kinematics]
+        inputs += [*verdict.of_target(0, problems, work.inputs), *self._errors, *(one.device for one in kept)]
+        return PartLaunches([self._record(keep_branches, inputs), *(one.fetch for one in kept)])
+
+    def _verdict(self, work: Workspace) -> list[Any]:
+        return [work.verification.columns[name].device for name in ("success", "joint_q")]
 
     def _record(self, kernel: Any, inputs: list[Any], lanes: int = 1) -> Step:
         return per_problem(wp.launch(kernel, 1, inputs, device=self._device, record_cmd=True), lanes)

@@ -43,16 +43,17 @@ class Kinematics:
 KinematicsRef: Any = typed_warp.reference_to(Kinematics)
 
 
-def packet_function(*names: str, folder: TemplateFolder = TEMPLATES, **words: object) -> str:
+def packet_function(*names: str, folder: TemplateFolder = TEMPLATES, line: str = "", **words: object) -> str:
     """Return a function's body for Warp, from templates of a folder, for a SIMD packet of problems."""
     # Its arguments begin with (p, place, left, robot, joint_q): a problem, its place among the problems of the launch,
-    # and the number of problems from there on. Only the first problem of each packet has an effect.
+    # and the number of problems from there on. Only the first problem of each packet has an effect. With `line` the
+    # packet has configurations of problem p, from `place` on: the expression gives the line of configuration `own`.
     texts = [folder.filled(f"{name}.cpp", words) for name in names]
-    wide, single = ("\n".join(_packet_lines(lanes, texts)) for lanes in (ON_CPU, ON_GPU))
+    wide, single = ("\n".join(_packet_lines(lanes, texts, line)) for lanes in (ON_CPU, ON_GPU))
     return f"\n#if defined(__clang__) && !defined(__CUDA_ARCH__)\n{wide}\n#else\n{single}\n#endif\n"
 
 
-def _packet_lines(lanes: Lanes, texts: Sequence[str]) -> list[str]:
+def _packet_lines(lanes: Lanes, texts: Sequence[str], line: str) -> list[str]:
     kinds = ", ".join(f"{name} = {JointType[name].value}" for name in JOINT_TYPES)
     lines = ["{", *lanes.prologue(), "typedef double Real;", f"enum {{ WIDTH = {lanes.width}, {kinds} }};"]
     lines += ["const F zero = F{};", "const F one = zero + 1.0;"]
@@ -63,8 +64,11 @@ def _packet_lines(lanes: Lanes, texts: Sequence[str]) -> list[str]:
         lines += [f"const auto {name} = [](F x) -> F {{", *body, "};"]
     body = [*function_lines(lanes, Operation.ATAN2, ["y", "x"], "found"), "return found;"]
     lines += ["const auto arc_tangent = [](F y, F x) -> F {", *body, "};"]
-    lines += ["if (place % WIDTH != 0) return;", "const int lanes = left < WIDTH ? left : WIDTH;", "int row[WIDTH];"]
-    lines.append("for (int lane = 0; lane < WIDTH; ++lane) row[lane] = p + (lane < lanes ? lane : lanes - 1);")
+    lines += ["if (place % WIDTH != 0) return;", "const int lanes = left < WIDTH ? left : WIDTH;"]
+    lines += ["int row[WIDTH], problem[WIDTH]; /* lines of configurations, and of numbers of their problems */"]
+    own = "const int own = (lane < lanes ? lane : lanes - 1)"
+    own += f" + place; row[lane] = {line}; problem[lane] = p;" if line else "; row[lane] = problem[lane] = p + own;"
+    lines.append(f"for (int lane = 0; lane < WIDTH; ++lane) {{ {own} }}")
     return [*lines, TEMPLATES.filled("float64_kinematics.cpp", {}), *texts, "}"]
 
 

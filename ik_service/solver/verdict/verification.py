@@ -31,7 +31,7 @@ from ik_service.solver.given.targets import FRAMES, Target
 from ik_service.solver.rows.binding import RowKind
 from ik_service.solver.rows.blocks import Rows
 from ik_service.solver.verdict.collision_verdict import CollisionVerdict
-from ik_service.solver.verdict.composition import compose_islands, misses
+from ik_service.solver.verdict.composition import compose_islands
 from ik_service.solver.verdict.float64_kinematics import (
     Kinematics,
     KinematicsRef,
@@ -167,22 +167,6 @@ def _target_errors(
 
 @wp.kernel(module=SOLVE_IO, enable_backward=False)
 @typing.no_type_check
-def _judge_errors(
-    settings: wp.array[wp.int32],
-    part: int,
-    parts: int,
-    tolerances: wp.array[wp.float64],  # [2]
-    position_error: wp.array2d[wp.float64],  # [problem_capacity, 1]
-    orientation_error: wp.array2d[wp.float64],  # [problem_capacity, 1]
-    success_out: wp.array[wp.bool],  # [problem_capacity]
-):
-    p = first_problem(settings, part, parts) + wp.tid()
-    missed = misses(position_error[p, 0], tolerances[0]) or misses(orientation_error[p, 0], tolerances[1])
-    success_out[p] = not missed
-
-
-@wp.kernel(module=SOLVE_IO, enable_backward=False)
-@typing.no_type_check
 def _compare_with_limits(
     settings: wp.array[wp.int32],
     part: int,
@@ -254,7 +238,7 @@ class Verification:
         self._target_row: Any = None  # until the rows are known
         self._no_deadband: wp.array[Any] = wp.zeros((1, DEADBAND_WIDTH), dtype=wp.float32, device=device)
         links = [target.link for target in targets]
-        self._robot = float64_kinematics(model, [*links, *(target.reference_link for target in targets)])
+        self.kinematics = float64_kinematics(model, [*links, *(target.reference_link for target in targets)])
         # tool frame of each target, `T_link_tool`, [1 or problems]
         self.tools = [roomy_array(_tool(target), wp.transformd, capacity, device) for target in targets]
 
@@ -357,28 +341,19 @@ class Verification:
             steps += self.collision.steps(which, device["judged_q"], device["success"], device["status"])
         return [wp.launch(kernel, 1, inputs, device=model.device, record_cmd=True) for kernel, inputs in steps]
 
-    def launches_of_success(self, problems: Any, given: InputArrays) -> list[wp.Launch]:
-        """Record the launches that judge one target without other rows: errors, success, checked clearance."""
-        which, columns = [problems.settings, 0, 1], self.columns
-        q, errors, success = columns["judged_q"].device, self._errors(), columns["success"].device
-        steps = [
-            self._error_step(0, which, problems, given),
-            (_judge_errors, [*which, self.tolerances.device, *errors, success]),
-        ]
-        if self.collision is not None:
-            steps += self.collision.steps(which, q, success, columns["status"].device)
-        return [wp.launch(kernel, 1, inputs, device=self._model.device, record_cmd=True) for kernel, inputs in steps]
-
     def _errors(self) -> list[wp.array[Any]]:
         return [self.columns[name].device for name in ("position_error", "orientation_error")]
 
     def _error_step(self, k: int, which: Sequence[Any], problems: Any, given: InputArrays) -> tuple[Any, list[Any]]:
         """Return the kernel for the errors of target k, with its arguments."""
-        target = self.targets[k]
-        inputs = [*which, self._robot, self.columns["judged_q"].device, k, len(self.targets), self.tools[k]]
-        inputs += [int(target.reference_link is not None), given.positions.device]
-        inputs += [given.orientations_xyzw.device, problems.row_weights[k], *self._nearness(k), *self._errors()]
-        return _target_errors, inputs
+        inputs = [*which, self.kinematics, self.columns["judged_q"].device, *self.of_target(k, problems, given)]
+        return _target_errors, [*inputs, *self._errors()]
+
+    def of_target(self, k: int, problems: Any, given: InputArrays) -> list[Any]:
+        """Return the arguments of `write_target_errors` that tell of target k."""
+        inputs = [k, len(self.targets), self.tools[k], int(self.targets[k].reference_link is not None)]
+        inputs += [given.positions.device, given.orientations_xyzw.device, problems.row_weights[k]]
+        return [*inputs, *self._nearness(k)]
 
     def _nearness(self, target: int) -> tuple[int, wp.array[Any]]:
         """Return the frame of a target's rows, and its deadband."""
