@@ -26,8 +26,9 @@ from ik_service.solver.lm.ranking import IMPRECISE, IN_CONTACT, UNRANKED, seed_o
 from ik_service.solver.verdict.composition import misses
 from ik_service.solver.verdict.float64_kinematics import Kinematics, KinematicsRef, packet_function
 
-LINE_OF_SOLUTION = "*wp::address(chosen, p, 0, 1 + own) + p * seeds"
-SOLUTION_ERRORS = packet_function("target_errors", line=LINE_OF_SOLUTION, frames=", ".join(map(str.upper, FRAMES)))
+SOLUTION_ERRORS = packet_function(
+    "target_errors", line="p * solutions + 1 + own", frames=", ".join(map(str.upper, FRAMES))
+)
 SEEDS_WITHOUT_NEW = wp.constant(64)  # in a row without a new solution end a search
 
 
@@ -261,8 +262,7 @@ def write_solution_errors(
     left: int,
     robot: KinematicsRef,
     joint_q: wp.array2d[wp.float32],
-    chosen: wp.array3d[wp.int32],
-    seeds: int,
+    solutions: int,
     target: int,
     targets: int,
     tool: wp.array[wp.transformd],
@@ -275,7 +275,7 @@ def write_solution_errors(
     position_error_out: wp.array2d[wp.float64],
     orientation_error_out: wp.array2d[wp.float64],
 ) -> None:
-    """Write the errors of a target for solutions of a problem, from number `place` on, in the lines of attempts."""
+    """Write the errors of a target for solutions of a problem, from number `place + 1` on."""
 
 
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
@@ -286,6 +286,7 @@ def keep_branches(
     part: int,
     parts: int,
     # solutions of one arm
+    turns: Turns,
     attempts: AttemptArrays,
     solution_count: wp.array[wp.int32],  # [problems]
     branch: wp.array2d[wp.int32],  # [problems, solutions]
@@ -305,17 +306,30 @@ def keep_branches(
     frame: int,
     deadband: wp.array2d[float],
     # out
-    position_error: wp.array2d[wp.float64],  # [problems x seeds, 1]
-    orientation_error: wp.array2d[wp.float64],  # [problems x seeds, 1]
+    position_error: wp.array2d[wp.float64],  # [problems x solutions, 1]
+    orientation_error: wp.array2d[wp.float64],  # [problems x solutions, 1]
     kept: wp.array[wp.int32],  # as of `keep_verified`
     answer: wp.array[wp.int32],
     kept_branch: wp.array2d[wp.int32],
-    kept_joint_q: wp.array3d[float],
+    kept_joint_q: wp.array2d[float],  # [problems x solutions, joint_coord_count]
 ):
     """Judge all solutions of each problem, and keep the ones that pass."""
     p = first_problem(settings, part, parts) + wp.tid()
-    seeds = settings[SEEDS]
     count = solution_count[p]
+    solutions = kept_branch.shape[1]
+    k = int(0)
+    while k < wp.max(count, 1):
+        row = p * settings[SEEDS] + attempts.chosen[p, 0, k]
+        c = int(0)
+        while c < joint_q.shape[1]:
+            q = joint_q[p, c]
+            if k > 0:
+                q = attempts.answers.joint_q[row, c]
+            kept_joint_q[p * solutions + k, c] = q
+            c += 1
+        if k > 0:
+            turn_towards_start(turns, settings, attempts.start_joint_q, p, kept_joint_q, p * solutions + k)
+        k += 1
     k = int(1)
     while k < count:
         write_solution_errors(
@@ -323,9 +337,8 @@ def keep_branches(
             k - 1,
             count - k,
             robot,
-            attempts.answers.joint_q,
-            attempts.chosen,
-            seeds,
+            kept_joint_q,
+            solutions,
             target,
             targets,
             tool,
@@ -340,35 +353,30 @@ def keep_branches(
         )
         k += 1
     place = int(0)
-    first = int(0)
+    answer[p] = 0
     k = int(0)
     while k < wp.max(count, 1):
-        row = p * seeds + attempts.chosen[p, 0, k]
+        line = p * solutions + k
         passes = bool(success[p])
         if k > 0:
-            passes = not (
-                misses(position_error[row, 0], tolerances[0]) or misses(orientation_error[row, 0], tolerances[1])
-            )
+            missed = misses(position_error[line, 0], tolerances[0]) or misses(orientation_error[line, 0], tolerances[1])
+            passes = not missed
         if passes:
             if place == 0:
-                first = k
+                answer[p] = k
             kept_branch[p, place] = branch[p, k]
             c = int(0)
             while c < joint_q.shape[1]:
-                if k == 0:
-                    kept_joint_q[p, place, c] = joint_q[p, c]
-                else:
-                    kept_joint_q[p, place, c] = attempts.answers.joint_q[row, c]
+                kept_joint_q[p * solutions + place, c] = kept_joint_q[line, c]
                 c += 1
             place += 1
         k += 1
     kept[p] = place
-    answer[p] = first
-    while place < kept_branch.shape[1]:
+    while place < solutions:
         kept_branch[p, place] = -1
         c = int(0)
         while c < joint_q.shape[1]:
-            kept_joint_q[p, place, c] = wp.nan
+            kept_joint_q[p * solutions + place, c] = wp.nan
             c += 1
         place += 1
 

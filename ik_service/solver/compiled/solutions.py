@@ -85,8 +85,7 @@ class SolutionSelection:
         self._newest = wp.zeros((capacity, trees), dtype=wp.int32, device=device)
         self._first: wp.array[Any] = wp.zeros(capacity, dtype=wp.int32, device=device)
         self._number = HostDeviceArray((capacity,), wp.int32, device)
-        # errors of solutions from branches, in the lines of the attempts
-        lines = capacity * seeds if only_branches else 0
+        lines = capacity * solutions if only_branches else 0  # errors of solutions from branches
         self._errors = [wp.zeros((lines, 1), dtype=wp.float64, device=device) for _ in range(2)]
         self._robot = model.robot
         self._given = HostDeviceArray((capacity, model.joint_coord_count), wp.float32, device)
@@ -205,9 +204,11 @@ class SolutionSelection:
     def _record_branches(self, work: Workspace, partition: Partition) -> PartLaunches:
         verdict, problems = work.verification, work.problems
         kept = (self.kept, self.first_kept, self.kept_branch, self.kept_joint_q)
-        inputs = [problems.settings, 0, 1, self._attempt_arrays(partition), self.solution_count.device]
-        inputs += [self.branch.device, *self._verdict(work), verdict.tolerances.device, verdict.kinematics]
-        inputs += [*verdict.of_target(0, problems, work.inputs), *self._errors, *(one.device for one in kept)]
+        *columns, joint_q = (one.device for one in kept)
+        inputs = [problems.settings, 0, 1, problems.turns, self._attempt_arrays(partition)]
+        inputs += [self.solution_count.device, self.branch.device, *self._verdict(work)]
+        inputs += [verdict.tolerances.device, verdict.kinematics, *verdict.of_target(0, problems, work.inputs)]
+        inputs += [*self._errors, *columns, joint_q.reshape((-1, joint_q.shape[2]))]
         return PartLaunches([self._record(keep_branches, inputs), *(one.fetch for one in kept)])
 
     def _verdict(self, work: Workspace) -> list[Any]:
