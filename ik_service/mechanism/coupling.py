@@ -135,9 +135,12 @@ def inwards(lower: Float64Array, upper: Float64Array) -> tuple[Float32Array, Flo
     If no float32 lies between two limits (a joint that cannot move), both become the float32 nearest to their middle.
     """
     low, high = lower.astype(np.float32), upper.astype(np.float32)
-    low = np.where(low < lower, np.nextafter(low, np.float32(np.inf)), low)
-    high = np.where(high > upper, np.nextafter(high, np.float32(-np.inf)), high)
+    for end, exact, way in ((low, lower, 1.0), (high, upper, -1.0)):
+        outside = way * end < way * exact
+        end[outside] = np.nextafter(end[outside], np.float32(way * np.inf))
     crossed = low > high
+    if not crossed.any():
+        return low, high
     middle = np.where(crossed, 0.5 * (np.where(crossed, lower, 0.0) + np.where(crossed, upper, 0.0)), 0.0)
     return np.where(crossed, middle.astype(np.float32), low), np.where(crossed, middle.astype(np.float32), high)
 

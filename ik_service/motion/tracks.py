@@ -82,8 +82,10 @@ class GroupSolver:
         if room is not None:
             shift = (turned - first)[:, self.columns]
             lower, upper = np.maximum(self._lower, room[0] + shift), np.minimum(self._upper, room[1] + shift)
-            ends = [np.tile(end, (len(at), 1)) for end in self._ends]
-            ends[0][:, self._active], ends[1][:, self._active] = lower, np.maximum(lower, upper)
+            ends = [lower, np.maximum(lower, upper)]
+            if len(self._active) < len(self._ends[0]):
+                ends = [np.tile(end, (len(at), 1)) for end in self._ends]
+                ends[0][:, self._active], ends[1][:, self._active] = lower, np.maximum(lower, upper)
             asked = RequestedLimits(ends[0], ends[1], np.zeros(ends[0].shape, dtype=bool))
         result = self._waypoints.solve_from(at, turned, asked, finish=finish)
         found, met = result.joint_q.astype(np.float64), self._waypoints.successes(result)[:, self._number]

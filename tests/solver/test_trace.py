@@ -41,8 +41,8 @@ def check(solver, result, problem):
     return True
 
 
-@pytest.mark.evidence_cases("250")
-@pytest.mark.parametrize("n", [25, 250], ids=str)
+@pytest.mark.evidence_cases("350")
+@pytest.mark.parametrize("n", [25, 350], ids=str)
 @pytest.mark.parametrize(
     ("robot", "link", "scale"),
     [("panda", "panda_hand", 1.0), ("ur5e", "tool0", 1.05), ("humanoid", ["left_hand", "right_hand"], 1.0)],

@@ -71,9 +71,12 @@ class LimitArrays:
         rounded = [np.clip(end, *own["float32"]) for end in inwards(*exact)]
         self._write({"float32": rounded, "float64": exact, "draws": self.draw_ranges.within(*rounded)}, count)
         stays = asked.frozen[:, scalar]
+        any_stays = bool(stays.any())
         for k, (infinite, narrower) in enumerate(((-np.inf, np.maximum), (np.inf, np.minimum))):
             kept = narrower(own["told"][k][self._place], exact[k][:, scalar])
-            told, reached = (np.where(stays, infinite, one) for one in (kept, rounded[k][:, scalar]))
+            told, reached = kept, rounded[k][:, scalar]
+            if any_stays:
+                told, reached = (np.where(stays, infinite, one) for one in (told, reached))
             for name, columns, values in (
                 ("returned", self._place, kept),
                 ("told", self._place, told),

@@ -134,6 +134,8 @@ class DrawRanges:
         self, lower: NDArray[np.float32], upper: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the ends of the draws of all active DOFs within these limits, shapes [..., active_dof_count]."""
+        if np.isfinite(lower).all() and np.isfinite(upper).all():
+            return lower, upper
         below = np.where(np.isfinite(upper), upper - self.width, self.lowest)
         low = np.where(np.isfinite(lower), lower, below)
         return low, np.where(np.isfinite(upper), upper, low + self.width)
