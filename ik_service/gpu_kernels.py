@@ -11,7 +11,7 @@ from typing import Any
 from ik_service.ik_solver import IKSolver
 from ik_service.kernels.kernel_cache import note_gpu_code
 from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, CachedModule, compile_together
-from ik_service.solver.arrays.parts import SOLVE_EXTRAS
+from ik_service.solver.arrays.parts import SOLVE_BRANCHES, SOLVE_EXTRAS
 from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES
 
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)
@@ -25,7 +25,7 @@ def gpu_modules(solver: IKSolver, *, orientations: bool = True, float64_finish: 
     islands are too large for a GPU: the staged engine solves there.
     """
     float64_finish = float64_finish or bool(solver.robot.every_constraint)
-    found: dict[Any, int] = {WAVES: KEEP_BLOCK, SOLVE_EXTRAS: LAUNCH_BLOCK}  # of deadlines too
+    found: dict[Any, int] = {WAVES: KEEP_BLOCK, SOLVE_EXTRAS: LAUNCH_BLOCK, SOLVE_BRANCHES: LAUNCH_BLOCK}
     for collision in (False, True) if solver.robot.collision_model is not None else (False,):
         recorded = solver.recorded(
             orientations=orientations, for_gpus=True, float64_finish=float64_finish, collision=collision

@@ -15,7 +15,7 @@ from ik_service.gpu_kernels import compile_for_gpus, gpu_modules
 from ik_service.kernels import kernel_cache
 from ik_service.kernels.kernel_cache import GPU_CODE, note_gpu_code, use_gpu_code
 from ik_service.kernels.kernel_loading import KernelsFor, load_kernels
-from ik_service.solver.arrays.parts import SOLVE_EXTRAS, SOLVE_IO
+from ik_service.solver.arrays.parts import SOLVE_BRANCHES, SOLVE_EXTRAS, SOLVE_IO
 from ik_service.solver.compiled import engine
 from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES
 from tests.gpu_code.cubins import island_kernels
@@ -82,9 +82,9 @@ def found_by(card, compiled, monkeypatch):
 
 @pytest.mark.evidence
 def test_every_module_of_a_solve_is_compiled_for_each_architecture_and_as_ptx(compiled):
-    assert {SOLVE_IO, SOLVE_EXTRAS, WAVES} < set(compiled.modules)
-    assert len(compiled.modules) == 4
-    assert len(compiled.first) == 4 * (len(ARCHITECTURES) + 1)
+    assert {SOLVE_IO, SOLVE_EXTRAS, SOLVE_BRANCHES, WAVES} < set(compiled.modules)
+    assert len(compiled.modules) == 5
+    assert len(compiled.first) == 5 * (len(ARCHITECTURES) + 1)
     assert all(path.stat().st_size > 1000 and path.suffix in OBJECT_SUFFIXES for path in compiled.first)
     assert json.loads((compiled.folder / GPU_CODE).read_text()) == {"cubins": [75, 90], "ptx": 75}
 

@@ -17,9 +17,10 @@ from ik_service.solver.lm.codes import PROBLEM_COUNT
 # One module for the kernels of every solve: a fresh cache compiles them in one go. Others for rare kernels.
 SOLVE_IO: Any = wp.get_module("ik_service_solve_io")
 SOLVE_EXTRAS: Any = wp.get_module("ik_service_solve_extras")
+SOLVE_BRANCHES: Any = wp.get_module("ik_service_solve_branches")
 SOLVE_ON_DEVICE: Any = wp.get_module("ik_service_solve_on_device")
 DERIVED_ON_DEVICE: Any = wp.get_module("ik_service_derived_on_device")
-for module in (SOLVE_IO, SOLVE_EXTRAS, SOLVE_ON_DEVICE, DERIVED_ON_DEVICE):
+for module in (SOLVE_IO, SOLVE_EXTRAS, SOLVE_BRANCHES, SOLVE_ON_DEVICE, DERIVED_ON_DEVICE):
     module.options |= {"cpu_compiler_flags": cpu_target().flags, "enable_backward": False}
 
 

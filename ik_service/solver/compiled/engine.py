@@ -21,7 +21,7 @@ from ik_service.errors import EngineError
 from ik_service.kernels.host_device_array import HostDeviceArray, wait
 from ik_service.kernels.kernel_loading import LAUNCH_BLOCK, load_kernels, load_kernels_alone
 from ik_service.solver.arrays.partition import Partition, common_partition, host_partition
-from ik_service.solver.arrays.parts import SOLVE_EXTRAS, SOLVE_IO, first_problem
+from ik_service.solver.arrays.parts import SOLVE_BRANCHES, SOLVE_EXTRAS, SOLVE_IO, first_problem
 from ik_service.solver.arrays.problem_arrays import (
     BestAttempts,
     Problems,
@@ -282,17 +282,17 @@ class CompiledEngine:
 
     def _solve_launches(self, work: Workspace, partition: Partition, settings: SolveSettings) -> list[_Record]:
         """Return the launches of attempts, then of the choice among them and the float64 finish."""
-        problems, count = work.problems, settings.problem_count
-        of_problems = (problems, work.inputs, partition, count)
-        choice, finished = self._choice, self._finished
+        problems, count, choice = work.problems, settings.problem_count, self._choice
+        finished, of_problems = self._finished, (problems, work.inputs, partition, count)
         attempts = self.kernels.tasks(*of_problems, problems.best if choice is None else choice.attempts)
         finish = [] if finished is None else self.kernels.finish_tasks(*of_problems, finished.device)
         proofs = self.kernels.proof_tasks(problems, work.inputs, work.verification, partition, count, choice)
         modules = dict(block for one, _ in (*attempts, *finish) for block in one.blocks().items())
         modules |= {one.kernel.module: LAUNCH_BLOCK for one, _ in proofs}
         is_timed = settings.options.deadline_s is not None
-        extras = [] if choice is None and finished is None and not is_timed else [SOLVE_EXTRAS]
-        others = [SOLVE_IO, *extras, *work.verification.modules()]
+        others = [SOLVE_IO, *work.verification.modules()]
+        others += [] if choice is None and finished is None and not is_timed else [SOLVE_EXTRAS]
+        others += [SOLVE_BRANCHES] if settings.only_branches and not settings.checks_collision else []
         load_kernels(modules | dict.fromkeys(others, LAUNCH_BLOCK), self._model.device)
         launches = self.kernels.launches
         record = partial(launches.record, launches.size(count, settings.seeds, is_timed=is_timed))

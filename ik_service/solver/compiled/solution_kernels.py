@@ -7,7 +7,7 @@ import warp as wp
 from ik_service.kernels import typed_warp
 from ik_service.solver.arrays.branch_starts import branch_code, branch_of_seed, first_branch, sole_branches
 from ik_service.solver.arrays.limit_arrays import Turns, turn_towards_start
-from ik_service.solver.arrays.parts import SOLVE_EXTRAS, first_problem
+from ik_service.solver.arrays.parts import SOLVE_BRANCHES, SOLVE_EXTRAS, first_problem
 from ik_service.solver.arrays.problem_arrays import BestAttempts, Searches
 from ik_service.solver.compiled.solution_ranking import (
     NO_SEED,
@@ -278,7 +278,7 @@ def write_solution_errors(
     """Write the errors of a target for solutions of a problem, from number `place + 1` on."""
 
 
-@wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
+@wp.kernel(module=SOLVE_BRANCHES, enable_backward=False)
 @typing.no_type_check
 def keep_branches(
     # part
