@@ -162,14 +162,8 @@ class ServiceMetrics(PoolObserver):
         """Drop the metrics of a deleted robot."""
         if self._is_shared:
             return
-        for metric in (
-            self._batches,
-            self._queue_wait,
-            self._solve_time,
-            self._compile_time,
-            self._problems,
-            self._islands,
-        ):
+        histograms = (self._batches, self._queue_wait, self._solve_time, self._compile_time, self._islands)
+        for metric in (*histograms, self._problems):
             metric.remove_by_labels({"robot": robot})
         self._labelled.cache_clear()
 

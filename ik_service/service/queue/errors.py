@@ -20,8 +20,7 @@ RefusalReason = Literal[
 ]
 """Why a request was refused: too many requests, problems or kinds of requests wait ("requests", "problems", "kinds");
 the wait in the queue ("wait") or before it ("lag") would be too long; its deadline passed before it was read
-("deadline"); its caller has more than its share ("share") or sends too many requests per second ("rate");
-there are too many streams, connections or unread bytes."""
+("deadline"); its caller exceeds its share ("share") or rate ("rate"); too many streams, connections or bytes held."""
 
 
 class QueueFullError(IKError):
