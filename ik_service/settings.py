@@ -149,7 +149,7 @@ class ServiceSettings(BaseSettings):
         default=None,
         gt=0,
         le=1_000_000,
-        description="Requests per second of each API key in the long run; needs API keys. None: no limit.",
+        description="Requests per second of each API key. None: no limit.",
     )
     requests_burst: int = Field(
         default=32, ge=1, le=1_000_000, description="Requests of an API key that requests_per_s lets in at once."
