@@ -57,7 +57,9 @@ check-containers: environment-test
 	@$(VENV)/bin/hadolint --no-color docker/Dockerfile
 	@$(VENV)/bin/yamllint --strict docker
 	@$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker/compose.yaml docker/compose.ray.yaml
-	@$(VENV)/bin/kubernetes-validate --strict --quiet docker/kubernetes/base/[!k]*.yaml docker/kubernetes/api_keys.example.yaml
+	@$(VENV)/bin/kubernetes-validate --strict --quiet docker/kubernetes/base/[!k]*.yaml docker/kubernetes/uploads/volume.yaml docker/kubernetes/api_keys.example.yaml
+	@$(python) -m json.tool docker/monitoring/dashboard.json /dev/null
+	@$(compiled_once) $(python) -m pytest --quiet --no-header -n 0 tests/docker
 
 check-docs: environment-test
 	@$(python) .ci/site.py

@@ -145,6 +145,15 @@ class ServiceSettings(BaseSettings):
         "needs the extra `page`, and a service without API keys.",
     )
 
+    requests_per_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=1_000_000,
+        description="Requests per second of each API key. None: no limit.",
+    )
+    requests_burst: int = Field(
+        default=32, ge=1, le=1_000_000, description="Requests of an API key that requests_per_s lets in at once."
+    )
     max_body_bytes: int = Field(
         default=32 * 1024 * 1024, ge=1024, le=2**30, description="Most bytes of a request's body."
     )
@@ -224,6 +233,8 @@ class ServiceSettings(BaseSettings):
                 )
         if self.uploads_enabled and (self.catalog_dir is None or not self.keys):
             raise ValueError("uploads_enabled needs catalog_dir and an API key")
+        if self.requests_per_s is not None and not self.keys:
+            raise ValueError("requests_per_s is a limit of each API key, and there is none")
         unknown = sorted(set(self.uploaders or ()) - set(self.keys))
         if unknown:
             raise ValueError(f"uploaders names '{unknown[0]}', which is no API key's name")

@@ -82,7 +82,7 @@ def create_app(
     worlds = WorldCatalog(
         settings.catalog_dir, max_uploaded=settings.max_uploaded_worlds, uploaders=_uploaders(settings)
     )
-    observer = ServiceMetrics(catalog.serves, is_shared=worker is not None)
+    observer = ServiceMetrics(catalog.serves, worker=worker)
     admission = Admission(settings.request_timeout_s)
     role = None if worker is None else worker_role(worker)
     log = AccessLog(settings, role=role) if settings.access_log else None

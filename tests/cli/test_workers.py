@@ -77,6 +77,8 @@ def test_a_killed_worker_is_started_again_and_the_others_go_on(serve, run):
     assert {reply[0] for reply in answers(url, body=json.dumps(GOOD))} == {200}
     assert value(url, "ik_service_requests_total", SOLVED) == 2 * counted + 4
     until(lambda: value(url, "ik_service_ready") == 1.0)
+    starts = [value(url, "ik_service_worker_starts_total", f'{{worker="{number}"}}') for number in (1, 2)]
+    assert starts == [2.0, 1.0]
     assert server.end() == 0
     assert set(roles_of(server, SOLVE)[-CONNECTIONS:]) == {"worker-1", "worker-2"}
     assert "Traceback" not in "\n".join(server.log)

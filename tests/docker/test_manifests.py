@@ -1,5 +1,6 @@
 """Compose file and manifests agree with the image and the service: ports, paths, times, settings, rights."""
 
+import re
 import tomllib
 from copy import deepcopy
 from pathlib import Path
@@ -10,7 +11,7 @@ import yaml
 
 from ik_service.kernels import kernel_cache
 from ik_service.service import create_app
-from ik_service.settings import ENV_PREFIX, ServiceSettings
+from ik_service.settings import ENV_PREFIX, ServiceSettings, load_settings
 from tests.docker.dockerfile import only, variables
 
 DOCKER = Path(__file__).parents[2] / "docker"
@@ -31,22 +32,28 @@ def merged(base, patch):
     return deepcopy(patch)
 
 
-def manifests(overlay):
+def manifests(overlay, *components):
     top = yaml.safe_load((KUBERNETES / overlay / "kustomization.yaml").read_text())
     assert top["resources"] == ["../base"]
     resources = yaml.safe_load((KUBERNETES / "base" / "kustomization.yaml").read_text())["resources"]
     found = {
         one["kind"]: one for one in (yaml.safe_load((KUBERNETES / "base" / name).read_text()) for name in resources)
     }
-    for patch in top["patches"]:
-        change = yaml.safe_load((KUBERNETES / overlay / patch["path"]).read_text())
+    patches = [KUBERNETES / overlay / patch["path"] for patch in top["patches"]]
+    for component in components:
+        added = yaml.safe_load((KUBERNETES / component / "kustomization.yaml").read_text())
+        assert added["kind"] == "Component"
+        for one in (yaml.safe_load((KUBERNETES / component / name).read_text()) for name in added["resources"]):
+            found[one["kind"]] = one
+        patches += [KUBERNETES / component / patch["path"] for patch in added["patches"]]
+    for change in (yaml.safe_load(patch.read_text()) for patch in patches):
         assert change["metadata"]["name"] == found[change["kind"]]["metadata"]["name"]
         found[change["kind"]] = merged(found[change["kind"]], change)
     return found
 
 
-def pod(overlay):
-    return manifests(overlay)["Deployment"]["spec"]["template"]["spec"]
+def pod(overlay, *components):
+    return manifests(overlay, *components)["Deployment"]["spec"]["template"]["spec"]
 
 
 def container(overlay):
@@ -96,6 +103,58 @@ def test_images_bear_the_version_that_they_hold():
     images = [COMPOSE["services"]["cpu"]["image"], RAY["services"]["cpu"]["image"], container("cpu")["image"]]
     tags = {image.rpartition(":")[2].removesuffix("}") for image in images}
     assert tags == {tomllib.loads(PROJECT.read_text())["project"]["version"]}
+
+
+def test_images_of_others_are_named_by_digest():
+    texts = {path: path.read_text() for path in DOCKER.rglob("*.yaml")}
+    images = [image for text in texts.values() for image in re.findall(r"^\s*image:\s*(\S+)", text, re.MULTILINE)]
+    images += re.findall(r"^(?:ARG BASE_IMAGE=|FROM )(\S+)", (DOCKER / "Dockerfile").read_text(), re.MULTILINE)
+    assert len(images) >= 6
+    own = r"\$\{IK_SERVICE_(RAY_)?IMAGE:-ik-service(-ray)?:[\d.]+\}|ik-service:[\d.]+|\$\{BASE_IMAGE\}|build|kernels"
+    others = [image for image in images if not re.fullmatch(own, image)]
+    assert len(others) == 1
+    assert re.fullmatch(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}", others[0])
+
+
+def uploads_of(environment, monkeypatch):
+    """The settings that a container reads from its environment, with a key named lab."""
+    for name in environment:
+        monkeypatch.delenv(name, raising=False)
+    for name in ("UPLOADS_ENABLED", "UPLOADERS", "CATALOG_DIR"):
+        monkeypatch.setenv(f"{ENV_PREFIX}{name}", environment[f"{ENV_PREFIX}{name}"])
+    return load_settings(api_keys={"lab": "0123456789abcdef", "other": "0123456789abcdeg"})
+
+
+@pytest.mark.parametrize("compose", [COMPOSE, RAY], ids=["compose", "ray"])
+def test_compose_says_who_may_put_robots_and_keeps_kernels(overlay, compose, monkeypatch):
+    service = compose["services"][overlay]
+    given = dict(service["environment"])
+    assert given["IK_SERVICE_UPLOADERS"] == "${IK_SERVICE_UPLOADERS:-}"
+    for value, uploaders in (("", None), ("lab", ("lab",))):
+        settings = uploads_of({**given, "IK_SERVICE_UPLOADERS": value}, monkeypatch)
+        assert (settings.uploads_enabled, settings.uploaders) == (True, uploaders)
+    assert f"kernels:{given['WARP_CACHE_PATH']}" in service["volumes"]
+
+
+def test_the_component_for_uploads_has_a_volume_that_all_pods_write_and_names_who_may(overlay, monkeypatch):
+    found = manifests(overlay, "uploads")
+    claim = found["PersistentVolumeClaim"]
+    for manifest in (claim, found["Deployment"]):
+        kubernetes_validate.validate(manifest, KUBERNETES_VERSION, strict=True)
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    spec = pod(overlay, "uploads")
+    (one,) = spec["containers"]
+    given = {each["name"]: each["value"] for each in one["env"]}
+    settings = uploads_of(given, monkeypatch)
+    assert (settings.uploads_enabled, settings.uploaders) == (True, ("lab",))
+    mounts = {each["name"]: each["mountPath"] for each in one["volumeMounts"]}
+    assert mounts["robots"] == given["IK_SERVICE_CATALOG_DIR"]
+    assert mounts["kernels"] == given["WARP_CACHE_PATH"]  # what is put has kernels that the image lacks
+    volumes = {each["name"]: each for each in spec["volumes"]}
+    assert set(mounts) == set(volumes)
+    assert volumes["robots"]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert "IK_SERVICE_UPLOADERS" not in environment(overlay)  # without the component nothing can be put
+    assert "IK_SERVICE_UPLOADS_ENABLED" not in environment(overlay)
 
 
 def test_only_the_gpu_profile_reserves_a_card():

@@ -119,6 +119,20 @@ MUTATIONS = (
         "tests/service/catalog/test_catalog_routes.py",
     ),
     Mutation(
+        "a key sends as many requests per second as it likes",
+        "ik_service/service/gate/request_rate.py",
+        "if tokens < 1.0:",
+        "if tokens < -1e9:",
+        "tests/service/gate/test_request_rate.py",
+    ),
+    Mutation(
+        "a reset overtakes the answer to a body that still comes",
+        "ik_service/service/gate/connection.py",
+        "self._cycle.more_body and not self.is_closing()",
+        "False",
+        "tests/service/gate/test_unread.py",
+    ),
+    Mutation(
         "whoever has idle connections keeps them",
         "ik_service/service/gate/connection.py",
         "most = max((held for owner",

@@ -239,7 +239,7 @@ def test_an_application_compiles_ahead_unless_a_setting_its_maker_or_its_place_a
     called = []
     monkeypatch.setattr(app_module, "compile_ahead", called.append)
     monkeypatch.setattr(app_module, "warm_up", lambda *_: Future())
-    monkeypatch.setattr(app_module, "ServiceMetrics", lambda served, is_shared: ServiceMetrics(served))
+    monkeypatch.setattr(app_module, "ServiceMetrics", lambda served, worker: ServiceMetrics(served))
     settings = ServiceSettings(device="cpu", insecure=True, robots="panda", warm_up_robots=robots)
     with TestClient(create_app(settings, **application)) as client:
         assert called == [client.app.state.service] * compiles

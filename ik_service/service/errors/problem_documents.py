@@ -102,6 +102,7 @@ PROBLEMS: Mapping[type[Exception], ProblemKind] = {
     api.MjcfRefusedError: ProblemKind(415, "mjcf_refused", "MJCF is not taken over HTTP"),
     EngineError: ProblemKind(422, "engine_unavailable", "No engine can run this problem"),
     batching.QueueFullError: ProblemKind(503, "queue_full", "Too many requests are waiting", retry_after_s=1),
+    batching.RateExceededError: ProblemKind(429, "rate_exceeded", "Too many requests per second", retry_after_s=1),
     batching.ShareExhaustedError: ProblemKind(
         429, "share_exhausted", "The caller has its share already", retry_after_s=1
     ),

@@ -34,7 +34,7 @@ _DESCRIPTIONS = {
     413: "Too many bytes or too many problems.",
     415: "The body's media type is not served, or it is compressed.",
     422: "The body can be read, but something in it is not allowed; `errors` points at each fault.",
-    429: "The API key has its share of what callers share already; see Retry-After.",
+    429: "The API key has its share already, or sends too many requests per second; see Retry-After.",
     500: "The service failed. The cause is in its log.",
     507: "The service's disk has no room.",
     503: "Not ready, too many requests are waiting, or code is still being compiled; see Retry-After.",

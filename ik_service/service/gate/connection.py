@@ -15,14 +15,14 @@ from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from ik_service.service.errors.problem_documents import framework_kind, problem_response
-from ik_service.service.gate.gate import CONTEXT, IS_BODY_HERE
+from ik_service.service.gate.gate import BODY_RATE, CONTEXT, IS_BODY_HERE
 from ik_service.service.gate.stream_connection import StreamConnection
 from ik_service.service.queue.fair_cap import Owner
 from ik_service.service.schema.limits import MAX_STREAM_MESSAGE_BYTES
 from ik_service.settings import ServiceSettings
 
 HALF_CLOSED_S = 2.0
-"""Time for the answer to a caller that has closed its side: one that has gone looks the same."""
+"""Time for the answer to a caller that has closed its side, and for a caller to see that the service has."""
 PIPELINED_MOST = 64
 """Requests that a caller may send before it has the answer to the first."""
 HTTP_SLICE_BYTES = 16 * 1024
@@ -77,6 +77,7 @@ class AnswerTransport:
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
         self._cycle, self._transport, self.is_closing = cycle, cycle.transport, cycle.transport.is_closing
+        self.is_ending = False  # whether the caller still sends a body, and no answer will follow
         self.headers: bytes | None = None  # the waiting headers; None before the headers, empty after they are sent
 
     def write(self, data: bytes) -> None:
@@ -88,10 +89,14 @@ class AnswerTransport:
             self.headers = self.headers and b""
 
     def close(self) -> None:
-        """Send waiting headers, and close."""
+        """Send waiting headers, and close; only the own side during a body: a reset could overtake the answer."""
         if self.headers:
             self.write(b"")
-        self._transport.close()
+        self.is_ending = self._cycle.more_body and not self.is_closing()
+        if self.is_ending:
+            self._transport.write_eof()
+        else:
+            self._transport.close()
 
 
 class LimitedConnection(HttpToolsProtocol):
@@ -139,6 +144,10 @@ class LimitedConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes in slices, check the limits of incomplete headers, and limit the rate of a discarded body."""
+        if self._running is not None and self._answer.is_ending:
+            self.flow.pause_reading()
+            self.loop.call_later(len(data) / BODY_RATE, self.flow.resume_reading)
+            return None
         for start in range(0, len(data), HTTP_SLICE_BYTES):
             if self.transport.is_closing() or self.transport.get_protocol() is not self:
                 return None
@@ -226,7 +235,7 @@ class LimitedConnection(HttpToolsProtocol):
             self._idle_among = self.slots.idle[owner]
             self._idle_among[self] = None
             if self.cycle.more_body and not self.pipeline and not self.transport.is_closing():
-                self._await_incoming(self.settings.body_timeout_s)
+                self._await_incoming(HALF_CLOSED_S if self._answer.is_ending else self.settings.body_timeout_s)
 
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are not HTTP."""

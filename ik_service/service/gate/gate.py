@@ -1,6 +1,6 @@
 """Gate: one ASGI layer around the application, passed by every request and every handshake of a stream.
 
-    id -> metrics, log -> CORS -> time left? -> body limited -> API key -> share of requests under way -> application
+    id -> metrics, log -> CORS -> time left? -> body limited -> API key -> rate -> share under way -> application
 
 Callers always get a complete answer, or a problem document with the request's id. Each request has one
 `RequestContext`. One rule bounds its memory before any allocation: up to `UNCOUNTED_BYTES` per request are not counted;
@@ -28,8 +28,9 @@ from ik_service.service.errors import problem_documents as problems
 from ik_service.service.errors.problem_documents import current_request_id, send_error
 from ik_service.service.gate.access import Access
 from ik_service.service.gate.admission import Admission, Arrival
-from ik_service.service.gate.logs import AccessLog
+from ik_service.service.gate.logs import AccessLog, current_trace, trace_fields
 from ik_service.service.gate.metrics import SOLVE_CALLS, ServiceMetrics
+from ik_service.service.gate.request_rate import RequestRate
 from ik_service.service.queue.errors import ClosedError, ExpiredError, QueueFullError, ShareExhaustedError
 from ik_service.service.queue.fair_cap import FairCap, Owner
 from ik_service.settings import ServiceSettings
@@ -55,7 +56,7 @@ REQUEST_ID_HEADER = b"x-request-id"
 _VALID_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 _RANDOM = Random(secrets.randbits(128))  # new ids are no secrets, and need no call into the kernel
 _CORS_METHODS = ("GET", "POST", "PUT", "DELETE")
-_CORS_HEADERS = ("Authorization", "Content-Type", "If-Match", "If-None-Match", "Prefer", "X-API-Key", "X-Request-ID")
+_CORS_HEADERS = ("Authorization", "If-Match", "If-None-Match", "Prefer", "X-API-Key", "X-Request-ID", "traceparent")
 _CORS_EXPOSED = ("ETag", "Retry-After", "X-Request-ID")
 _SENT_ONCE = frozenset((b"authorization", b"if-match", b"if-none-match", b"x-api-key"))
 _UNREAD = {
@@ -99,6 +100,8 @@ class Gate:
         # by API key: time at which the bytes read so far would have arrived at `BODY_RATE` [s]
         self.read_until = dict[Owner, float]()
         most = settings.max_connections
+        per_s = settings.requests_per_s
+        self._rate = None if per_s is None else RequestRate(per_s, settings.requests_burst)
         self._under_way = FairCap(most, "requests under way", "connections", is_shared=is_shared)
         self._behind: ASGIApp = self._answer
         if settings.cors_origins:
@@ -113,6 +116,7 @@ class Gate:
         started = time.perf_counter()
         context = scope[CONTEXT] = RequestContext(self, scope, receive, send)
         current_request_id.set(context.id)
+        current_trace.set(trace_fields(scope["headers"]))
         self.metrics.open_requests += 1
         try:
             await self._behind(scope, context.receive, context.send)
@@ -168,6 +172,8 @@ class Gate:
             if once.count(name) > 1:  # a reader could overlook the second header
                 raise api.RepeatedHeaderError(f"The request has {once.count(name)} {name.decode()} headers. Send one.")
         context.owner = self._access.key_name(scope)
+        if self._rate is not None and context.owner is not None:
+            self._rate.take(context.owner)
         if is_http and not path.startswith("/health/"):
             self._under_way.acquire(context.owner)
             context.is_counted = True

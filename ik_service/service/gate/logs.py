@@ -1,4 +1,4 @@
-"""Logs: one JSON object per line, or text for people; every line has the id of its request.
+"""Logs: one JSON object per line, or text for people; every line has the id of its request, and of its trace.
 
 The access log belongs to an application. All other lines go through Python's logging; `configured_logs` sets it up for
 a process without other work.
@@ -8,8 +8,9 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any, TextIO
 
 import orjson
@@ -27,6 +28,19 @@ _SERVER_LOGGER = "uvicorn.error"
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 SELDOM_S = 10.0  # between two warnings of the server: each request that is not HTTP causes a warning
 _REFUSED_HANDSHAKE = "ASGI callable returned without completing handshake."  # web sockets, also if answered
+# W3C Trace Context, section 3.2: version ff and ids of zeros are invalid, only later versions have further fields.
+_TRACE_PARENT = re.compile(
+    rb"(?!ff|00.{54})[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?"
+)
+current_trace: ContextVar[Mapping[str, str]] = ContextVar("current_trace")
+"""Ids of the trace of the request that is being answered, as fields of log lines."""
+
+
+def trace_fields(headers: Iterable[tuple[bytes, bytes]]) -> Mapping[str, str]:
+    """Return trace id and parent id of a `traceparent` header; nothing for an invalid or repeated header."""
+    given = [value for name, value in headers if name == b"traceparent"]
+    found = _TRACE_PARENT.fullmatch(given[0].strip()) if len(given) == 1 else None
+    return {} if found is None else {"trace_id": found[1].decode(), "parent_id": found[2].decode()}
 
 
 def is_for_people(settings: ServiceSettings, stream: TextIO | None = None) -> bool:
@@ -72,6 +86,7 @@ class AccessLog:
             "duration_ms": round(1e3 * seconds, 3),
             "request_id": request_id,
             "client": client[0] if client else None,
+            **current_trace.get({}),
         }
         if owner is not None:
             fields["key"] = owner
@@ -86,7 +101,7 @@ def configured_logs(
 ) -> Iterator[None]:
     """Configure all logging of this process within a block; the arguments are as in `AccessLog`."""
     stream = stream or sys.stderr
-    before: list[Processor] = [_add_request_id, structlog.stdlib.add_log_level, structlog.processors.TimeStamper("iso")]
+    before: list[Processor] = [_add_ids, structlog.stdlib.add_log_level, structlog.processors.TimeStamper("iso")]
     before.append(lambda _logger, _method, event: {**event, **_role_field(role)})
     after = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_renderers(settings, stream)]
     if not is_for_people(settings, stream):
@@ -145,8 +160,8 @@ def _renderers(settings: ServiceSettings, stream: TextIO, *, as_bytes: bool = Fa
     return [structlog.processors.JSONRenderer(lambda event, **_: orjson.dumps(event, default=str).decode())]
 
 
-def _add_request_id(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+def _add_ids(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     request_id = current_request_id.get()
     if request_id is not None:
         event["request_id"] = request_id
-    return event
+    return {**event, **current_trace.get({})}

@@ -65,19 +65,20 @@ class ServiceMetrics(PoolObserver):
 
     Args:
         is_served: Returns whether the catalog has a robot of this name.
-        is_shared: Whether this process is one of several workers; prometheus_client then keeps values in files.
+        worker: Number of this process among several workers, from 1 on; prometheus_client then keeps values in files.
+            None: this process alone.
     """
 
-    def __init__(self, is_served: Callable[[str], bool], *, is_shared: bool = False) -> None:
-        self._is_served, self._is_shared = is_served, is_shared
+    def __init__(self, is_served: Callable[[str], bool], *, worker: int | None = None) -> None:
+        self._is_served, self._is_shared = is_served, worker is not None
         self.registry = registry = CollectorRegistry(auto_describe=False)
         self._read: dict[Gauge, Callable[[], float]] = {}  # gauges, each with the function of its value
         self._reading = threading.Lock()
         self._names: set[str] = set()  # labels of robots in the files of this worker
-        self._shown = CollectorRegistry(auto_describe=False) if is_shared else registry
+        self._shown = registry if worker is None else CollectorRegistry(auto_describe=False)
         build = Info("ik_service_build", "Version of the service.", registry=self._shown)
         build.info({"version": version("ik-service")})
-        if is_shared:
+        if self._is_shared:
             MultiProcessCollector(self._shown)
             self._cpu = Counter(
                 "process_cpu_seconds", "User and system CPU time of all workers [s].", registry=registry
@@ -113,9 +114,13 @@ class ServiceMetrics(PoolObserver):
         self._refused = Counter(
             "ik_service_refused_requests", "Requests refused because too much is asked.", ["reason"], registry=registry
         )
+        # A label for each worker: the rise of a counter does not include its first value.
+        starts = Counter("ik_service_worker_starts", "Starts of a process.", ["worker"], registry=registry)
+        starts.labels(worker or 1).inc()
         self._read[self._gauge("loaded_modules", "Modules of kernels that are loaded.")] = loaded_modules
         self._queue_requests = self._gauge("queue_requests", "Requests that wait.")
         self._queue_problems = self._gauge("queue_problems", "Problems that wait.")
+        self._compiling = self._gauge("compiling_kinds", "Kinds of requests that wait for their code.")
         self._robot_count = self._gauge("robots", "Robots that are served.", "livemax")
         self._ready = self._gauge("ready", "1 while the service is ready, 0 otherwise.", "livemin")
         # A look-up of labels takes longer than counting.
@@ -125,6 +130,7 @@ class ServiceMetrics(PoolObserver):
         """Read the queue and the state of the service whenever metrics are read."""
         self._read[self._queue_requests] = lambda: pool.waiting_requests
         self._read[self._queue_problems] = lambda: pool.waiting_problems
+        self._read[self._compiling] = lambda: pool.compiling_kinds
         self._read[self._robot_count] = robot_count
         self._read[self._ready] = lambda: float(is_ready())
 
@@ -156,14 +162,8 @@ class ServiceMetrics(PoolObserver):
         """Drop the metrics of a deleted robot."""
         if self._is_shared:
             return
-        for metric in (
-            self._batches,
-            self._queue_wait,
-            self._solve_time,
-            self._compile_time,
-            self._problems,
-            self._islands,
-        ):
+        histograms = (self._batches, self._queue_wait, self._solve_time, self._compile_time, self._islands)
+        for metric in (*histograms, self._problems):
             metric.remove_by_labels({"robot": robot})
         self._labelled.cache_clear()
 

@@ -43,7 +43,7 @@ class KernelGate:
         self._queue, self._changed, self._observer = queue, changed, observer
         # By the key of the code, under the lock of the queue: compiled, awaited by groups, failed until a time.
         self._compiled: BoundedDict[Hashable, None] = BoundedDict(CODES_MOST)
-        self._awaited: dict[Hashable, dict[Hashable, None]] = {}
+        self.awaited: dict[Hashable, dict[Hashable, None]] = {}
         self._failed: BoundedDict[Hashable, tuple[BuildEnd, float]] = BoundedDict(FAILED_MOST)
 
     def is_ready(self, queued: QueuedRequest, compile_here: bool) -> bool:
@@ -64,8 +64,8 @@ class KernelGate:
         if self.is_ready(queued, compile_here):
             self._queue.open_group(queued.key)
             return False
-        must_compile = queued.code_key not in self._awaited
-        self._awaited.setdefault(queued.code_key, {})[queued.key] = None
+        must_compile = queued.code_key not in self.awaited
+        self.awaited.setdefault(queued.code_key, {})[queued.key] = None
         return must_compile
 
     def compile(self, queued: QueuedRequest) -> None:
@@ -92,7 +92,7 @@ class KernelGate:
         with self._changed:
             self._failed[code] = end, until
             self._compiled.pop(code, None)
-            groups = {queued.key, *self._awaited.pop(code, ())}
+            groups = {queued.key, *self.awaited.pop(code, ())}
             left = list(self._queue.waiting(groups))
             for each in left:
                 self._queue.discard(each)
@@ -111,7 +111,7 @@ class KernelGate:
     def _open_groups(self, queued: QueuedRequest) -> None:
         with self._changed:
             self._compiled[queued.code_key] = None
-            for key in self._awaited.pop(queued.code_key, ()):
+            for key in self.awaited.pop(queued.code_key, ()):
                 self._queue.open_group(key)
             self._changed.notify()
         notify(self._observer.compiled, queued, time.monotonic() - queued.queued_at)
@@ -119,7 +119,7 @@ class KernelGate:
     def _live(self, queued: QueuedRequest) -> Iterator[QueuedRequest]:
         """Yield the requests waiting for the same code, except cancelled and expired requests."""
         now = time.monotonic()
-        waiting = self._queue.waiting(self._awaited.get(queued.code_key, ()))
+        waiting = self._queue.waiting(self.awaited.get(queued.code_key, ()))
         return (each for each in waiting if not each.is_stale(now))
 
     def _owners(self, queued: QueuedRequest) -> set[Owner]:
@@ -131,7 +131,7 @@ class KernelGate:
         with self._changed:
             found = next(self._live(queued), None)
             if found is None:
-                self._awaited.pop(queued.code_key, None)  # the next group for this code starts a build again
+                self.awaited.pop(queued.code_key, None)  # the next group for this code starts a build again
             return found
 
 

@@ -111,6 +111,11 @@ class SolverPool:
         return self._queue.problems
 
     @property
+    def compiling_kinds(self) -> int:
+        """Number of kinds of requests whose code is being compiled, or waits to be."""
+        return len(self._gate.awaited)
+
+    @property
     def solving_s(self) -> float:
         """Time since the start of the current batch [s]: 0 without a batch, infinite after the end of the thread."""
         if not self._thread.is_alive():

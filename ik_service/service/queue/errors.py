@@ -2,7 +2,8 @@
 
 IKError
 ├── QueueFullError   too much is waiting
-│   └── ShareExhaustedError  of this caller
+│   ├── ShareExhaustedError  of this caller
+│   └── RateExceededError    too many requests per second of this caller
 ├── ExpiredError     the deadline passed before the answer
 │   └── CompilingError  while the code for requests of this kind was being compiled
 ├── CompileFailedError  the code for requests of this kind cannot be compiled
@@ -15,11 +16,11 @@ from typing import Literal
 from objectives.errors import IKError
 
 RefusalReason = Literal[
-    "requests", "problems", "kinds", "wait", "lag", "deadline", "share", "streams", "connections", "bytes"
+    "requests", "problems", "kinds", "wait", "lag", "deadline", "share", "rate", "streams", "connections", "bytes"
 ]
 """Why a request was refused: too many requests, problems or kinds of requests wait ("requests", "problems", "kinds");
 the wait in the queue ("wait") or before it ("lag") would be too long; its deadline passed before it was read
-("deadline"); its caller has more than its share ("share"); there are too many streams, connections or unread bytes."""
+("deadline"); its caller exceeds its share ("share") or rate ("rate"); too many streams, connections or bytes held."""
 
 
 class QueueFullError(IKError):
@@ -40,6 +41,10 @@ class ShareExhaustedError(QueueFullError):
 
     def __init__(self, message: str, retry_after_s: int = 1) -> None:
         super().__init__(message, "share", retry_after_s)
+
+
+class RateExceededError(QueueFullError):
+    """The caller sends more requests per second than an API key may."""
 
 
 class ExpiredError(IKError):

@@ -140,7 +140,9 @@ def real_server(
         thread = threading.Thread(target=lambda: run(running.serve(sockets=[listener])))
         thread.start()
         until(lambda: running.started, PATIENCE_S)
-        yield running, listener.getsockname()
-        running.should_exit = True
-        thread.join(PATIENCE_S)
+        try:
+            yield running, listener.getsockname()
+        finally:
+            running.should_exit = True
+            thread.join(PATIENCE_S)
         assert not thread.is_alive()

@@ -117,7 +117,8 @@ def test_cors_opens_for_the_origins_of_the_settings_alone(local):
     asked = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
     assert local.options("/v1/robots/panda/solve", headers=asked).status_code == 405
     assert "access-control-allow-origin" not in local.get("/v1/robots", headers=asked).headers
-    good = {"Origin": "https://lab.example", "Access-Control-Request-Method": "POST"}
+    good = {**asked, "Origin": "https://lab.example"}
+    good["Access-Control-Request-Headers"] = "content-type,prefer,traceparent,x-api-key"
     with TestClient(app_with(api_keys=KEYS, cors_origins="https://lab.example")) as client:
         preflight = client.options("/v1/robots/panda/solve", headers=good)
         unauthorised = client.get("/v1/robots", headers={"Origin": "https://lab.example"})

@@ -356,7 +356,7 @@ def test_as_many_requests_as_allowed_are_answered_in_their_order():
 def test_headers_of_an_answer_leave_with_the_first_part_of_its_body(parts, packets):
     sent = []
     real = SimpleNamespace(write=sent.append, is_closing=bool, close=lambda: sent.append("closed"))
-    cycle = SimpleNamespace(transport=real, response_started=False)
+    cycle = SimpleNamespace(transport=real, response_started=False, more_body=False)
     answer = AnswerTransport(cycle)
     answer.write(b"100 Continue")
     assert sent == [b"100 Continue"]  # a caller waits for it before the body

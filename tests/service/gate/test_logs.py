@@ -11,7 +11,8 @@ from starlette.responses import PlainTextResponse
 
 from ik_service.service.gate.logs import SELDOM_S, AccessLog, configured_logs, is_for_people
 from ik_service.settings import ServiceSettings
-from tests.service.gate.gates import gate_around
+from tests.bounded import run
+from tests.service.gate.gates import ask, gate_around
 
 KEY = "0123456789abcdef"
 TERMINAL = SimpleNamespace(isatty=lambda: True)
@@ -24,13 +25,14 @@ async def application(scope, receive, send):
     await PlainTextResponse("fine")(scope, receive, send)
 
 
-def lines_of(paths, **options):
+def lines_of(paths, *headers, **options):
     stream = io.StringIO()
     settings = ServiceSettings(**{"log_format": "json", **options})
     with configured_logs(settings, stream):
         client = TestClient(gate_around(application, log=AccessLog(settings, stream), api_keys=f"lab:{KEY}"))
         for path in paths:
-            client.get(path, headers={"X-Request-ID": f"id-of-{path.strip('/')}", "X-API-Key": KEY})
+            own = {"X-Request-ID": f"id-of-{path.strip('/')}", "X-API-Key": KEY}
+            client.get(path, headers=[*own.items(), *headers])
     return [line for line in stream.getvalue().splitlines() if "HTTP Request" not in line]  # of the test's client
 
 
@@ -44,6 +46,56 @@ def test_every_line_is_json_and_tells_its_request():
     assert (failed["status"], failed["level"]) == (500, "warning")
     assert failure["request_id"] == failed["request_id"] == "id-of-fails"
     assert "secret" not in json.dumps(access)
+
+
+TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [f"00-{TRACE}-{PARENT}-01", f"00-{TRACE}-{PARENT}-00", f"cc-{TRACE}-{PARENT}-01", f"01-{TRACE}-{PARENT}-01-more"],
+    ids=["sampled", "not sampled", "later version", "later version with more fields"],
+)
+def test_every_line_of_a_request_names_its_trace(given):
+    lines = [json.loads(line) for line in lines_of(["/a"], ("traceparent", given))]
+    assert [line["event"] for line in lines] == ["a word about it", "request"]
+    assert {(line["trace_id"], line["parent_id"]) for line in lines} == {(TRACE, PARENT)}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        f"ff-{TRACE}-{PARENT}-01",
+        f"00-{TRACE}-{PARENT}-01-more",
+        f"00-{'0' * 32}-{PARENT}-01",
+        f"00-{TRACE}-{'0' * 16}-01",
+        f"00-{TRACE.upper()}-{PARENT}-01",
+        f"00-{TRACE}-{PARENT}-0",
+        f"01-{TRACE}-{PARENT}-01more",
+        f"00-{TRACE}-{PARENT}",
+        f"0-{TRACE}-{PARENT}-01",
+        "",
+    ],
+)
+def test_an_invalid_trace_is_ignored(given):
+    lines = lines_of(["/a"], ("traceparent", given))
+    assert len(lines) == 2
+    assert all("trace_id" not in line and "parent_id" not in line for line in lines)
+
+
+def test_of_two_traces_none_is_taken_and_none_stays_for_the_next_request():
+    trace = ("traceparent", f"00-{TRACE}-{PARENT}-01")
+    assert "trace_id" not in "".join(lines_of(["/a"], trace, trace))
+    stream = io.StringIO()
+    gate = gate_around(application, log=AccessLog(ServiceSettings(log_format="json"), stream))
+    run(both(gate, [(trace[0].encode(), trace[1].encode())], []))
+    assert ["trace_id" in json.loads(line) for line in stream.getvalue().splitlines()] == [True, False]
+
+
+async def both(gate, *headers):
+    """Ask twice in one task, as over one connection."""
+    for each in headers:
+        await ask(gate, headers=each)
 
 
 @pytest.mark.parametrize("path", ["/health/live", "/health/ready", "/metrics"])

@@ -193,8 +193,9 @@ def worker(monkeypatch, tmp_path):
 
     def start(number):
         monkeypatch.setattr(values, "ValueClass", values.MultiProcessValue(lambda: number))
-        metrics = ServiceMetrics(lambda name: True, is_shared=True)
-        metrics.watch(SimpleNamespace(waiting_requests=number, waiting_problems=10), lambda: 7, lambda: number != 2)
+        metrics = ServiceMetrics(lambda name: True, worker=number)
+        pool = SimpleNamespace(waiting_requests=number, waiting_problems=10, compiling_kinds=number)
+        metrics.watch(pool, lambda: 7, lambda: number != 2)
         return metrics
 
     return start
@@ -221,6 +222,7 @@ def test_each_worker_shows_the_metrics_of_all(worker, tmp_path):
     assert (found[("ik_service_requests_open",)], found[("ik_service_queue_requests",)]) == (1, 3)
     assert (found[("ik_service_robots",)], found[("ik_service_ready",)]) == (7, 0)
     assert found[("process_cpu_seconds_total",)] > 0
+    assert found[("ik_service_compiling_kinds",)] == 3
     assert [key for key in found if key[0] == "ik_service_build_info"] != []
 
     mark_process_dead(2, str(tmp_path))  # and started again: what it had counted stays, what it had open does not
@@ -228,7 +230,10 @@ def test_each_worker_shows_the_metrics_of_all(worker, tmp_path):
     assert (found[requests], found[("ik_service_requests_open",)], found[("ik_service_ready",)]) == (7, 0, 1)
     again = worker(2)
     again.answered({"method": "GET"}, 200, 0.01)
-    assert shown(one)[requests] == 8
+    found = shown(one)
+    assert found[requests] == 8
+    starts = [found["ik_service_worker_starts_total", ("worker", str(number))] for number in (1, 2)]
+    assert starts == [1, 2]  # a start again is told from the first
 
 
 def test_labels_of_robots_that_come_and_go_are_bounded_in_the_files_of_workers(worker, monkeypatch):

@@ -1,6 +1,8 @@
 """Requests that are answered unread, on a real socket: the answer is whole, and the connection good where it can be."""
 
+import select
 import socket
+from contextlib import ExitStack
 
 import pytest
 
@@ -126,6 +128,22 @@ def test_the_connection_ends_where_the_body_may_be_long_or_may_not_come_or_was_t
     found = answer(connection)
     assert (found.status, found.headers[b"connection"]) == (503, b"close")
     assert rest(connection) == b""
+
+
+def test_a_caller_who_sends_its_body_before_it_reads_gets_the_refusal_and_then_the_end(monkeypatch):
+    monkeypatch.setattr("ik_service.service.gate.connection.HALF_CLOSED_S", 0.5)
+    admission = Admission(10.0)
+    admission.pool, size = Pool(FULL), 8 * 2**20
+    with ExitStack() as stack:
+        running, address = stack.enter_context(real_server(gate_around(whole_body, admission=admission), SETTINGS))
+        caller = stack.enter_context(socket.create_connection(address, timeout=PATIENCE_S))
+        caller.sendall(SOLVE + b"Content-Length: %d\r\n\r\n" % size)
+        until(lambda: select.select([caller], [], [], 0)[0])  # the answer has been sent
+        caller.sendall(b"x" * (size // 2))  # a connection that is reset takes no more
+        found = answer(caller)
+        assert (found.code, found.headers[b"connection"]) == ((503, "queue_full"), b"close")
+        assert rest(caller) == b""
+        until(lambda: not running.server_state.connections)  # also where the caller neither sends nor closes
 
 
 def test_answers_keep_the_order_of_requests_that_come_together(pool, connection):

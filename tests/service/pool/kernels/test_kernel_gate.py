@@ -27,10 +27,11 @@ def test_other_kinds_go_on_while_one_is_compiled(make_pool, panda):
     waiting = [pool.submit(panda, numbered(k, 1, link="panda_link6")) for k in range(3)]
     waiting.append(pool.submit(panda, numbered(3, 1, link="panda_link6", seeds=5)))  # another group, the same code
     assert numbers_of(solved_by(pool, panda, numbered(2, 1))) == [2]
-    assert len(builder.asked) == 1
+    assert len(builder.asked) == pool.compiling_kinds == 1
     assert not any(future.done() for future in waiting)
     builder.end()
     assert answers(*waiting) == [[0], [1], [2], [3]]
+    assert pool.compiling_kinds == 0
     assert numbers_of(solved_by(pool, panda, numbered(5, 1, link="panda_link6"))) == [5]
     assert not builder.asked  # compiled once
 
