@@ -106,6 +106,20 @@ def test_no_answer_depends_on_what_was_in_memory_before(panda, engine, device):
             assert_same_bytes(result, expected)
 
 
+def test_all_branches_are_those_of_the_cpu():
+    arm = draw("ur5e", ["tool0"])
+    every = {"solutions": "all"}
+    expected, result = (solve(solver_of(arm, device=one, seeds=None), arm, options=every) for one in (CPU, GPU))
+    assert expected.complete.mean() > 0.5
+    same = result.complete & expected.complete
+    assert same.sum() >= SAME_SEEDS * expected.complete.sum()
+    np.testing.assert_array_equal(result.solution_count[same], expected.solution_count[same])
+    gap = (result.solutions[same][:, :, None] - expected.solutions[same][:, None]).astype(float)
+    nearest = np.abs(gap - 2.0 * np.pi * np.round(gap / (2.0 * np.pi))).max(axis=3)
+    found = ~np.isnan(result.solutions[same][:, :, 0])
+    assert (np.where(np.isnan(nearest), np.inf, nearest).min(axis=2)[found] < SAME_PLACE).all()
+
+
 @pytest.mark.usefixtures("schedule")
 @each_engine
 def test_a_solver_grows_and_goes_on_with_new_arrays(panda, engine):
