@@ -111,13 +111,12 @@ def test_all_branches_are_those_of_the_cpu():
     every = {"solutions": "all"}
     expected, result = (solve(solver_of(arm, device=one, seeds=None), arm, options=every) for one in (CPU, GPU))
     assert expected.complete.mean() > 0.5
-    same = result.complete & expected.complete
-    assert same.sum() >= SAME_SEEDS * expected.complete.sum()
-    np.testing.assert_array_equal(result.solution_count[same], expected.solution_count[same])
-    gap = (result.solutions[same][:, :, None] - expected.solutions[same][:, None]).astype(float)
+    assert (result.solution_count == expected.solution_count).mean() >= SAME_SEEDS
+    gap = (expected.solutions[:, :, None] - result.solutions[:, None]).astype(float)
     nearest = np.abs(gap - 2.0 * np.pi * np.round(gap / (2.0 * np.pi))).max(axis=3)
-    found = ~np.isnan(result.solutions[same][:, :, 0])
-    assert (np.where(np.isnan(nearest), np.inf, nearest).min(axis=2)[found] < SAME_PLACE).all()
+    nearest = np.where(np.isnan(nearest), np.inf, nearest).min(axis=2)
+    found = ~np.isnan(expected.solutions[:, :, 0])
+    assert (nearest[found] < SAME_PLACE).mean() >= SAME_SEEDS
 
 
 @pytest.mark.usefixtures("schedule")
