@@ -168,15 +168,19 @@ def turn_towards_start(
     if settings[HAS_START] == 1:
         count = turns.coordinate.shape[0]
     limits = wp.min(p, turns.lower.shape[0] - 1)
-    for k in range(count):
+    k = int(0)
+    while k < count:
         c = turns.coordinate[k]
         a = turns.dof[k]
         q = wp.float64(joint_q[line, c])
         turned = nearest_turn(q, wp.float64(start_joint_q[p, c]), turns.lower[limits, a], turns.upper[limits, a])
         if turned != q:
             joint_q[line, c] = joint_q.dtype(turned)
-            for f in range(turns.follower_start[k], turns.follower_start[k + 1]):
+            f = int(turns.follower_start[k])
+            while f < turns.follower_start[k + 1]:
                 joint_q[line, turns.follower[f]] = follow(turns.follower_number, f, joint_q[line, c])
+                f += 1
+        k += 1
 
 
 def coordinates_read(rows: Rows, support: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -188,8 +188,10 @@ def choose_branches(
     row = p * settings[SEEDS]
     line = wp.min(p, attempts.tree_island.shape[0] - 1)
     count = int(0)
-    for s in range(attempts.made[p]):
+    s = int(0)
+    while s < attempts.made[p]:
         turn_towards_start(turns, settings, attempts.start_joint_q, p, attempts.answers.joint_q, row + s)
+        s += 1
     in_rows = searches.row_starts[p, 0] > 0
     finished = in_rows or has_all_branches(attempts, searches, p, 0, settings[SEEDS])
     s = int(0)
@@ -214,10 +216,12 @@ def choose_branches(
     solution_count_out[p] = count
     complete_out[p] = wp.where(proven or all_found, 1, 0)
     unfinished_out[p] = wp.where(proven or finished, 0, 1)
-    for k in range(branch_out.shape[1]):
+    k = int(0)
+    while k < branch_out.shape[1]:
         branch_out[p, k] = -1
         if k < count:
             branch_out[p, k] = branch_code(searches, p, 0, branch_of_seed(searches, p, 0, attempts.chosen[p, 0, k]))
+        k += 1
 
 
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
@@ -448,7 +452,8 @@ def begin_round(
     if first == 0:
         attempts.made[p] = 0
     made = attempts.made[p]
-    for island in range(nisland[line]):
+    island = int(0)
+    while island < nisland[line]:
         if first == 0:
             found[p, island] = 0
             newest[p, island] = 0
@@ -474,10 +479,17 @@ def begin_round(
                     if searches.row_starts[p, island] > 0:
                         searches.end_seed[p, island] = searches.row_starts[p, island]
                 attempts.made[p] = wp.max(attempts.made[p], searches.end_seed[p, island])
-    for s in range(made, attempts.made[p]):
+        island += 1
+    s = int(made)
+    while s < attempts.made[p]:
         row = p * settings[SEEDS] + s
         if s < settings[HAS_START] or s >= searches.row_starts[p, 0]:
-            for c in range(attempts.kind.shape[0]):
+            c = int(0)
+            while c < attempts.kind.shape[0]:
                 attempts.answers.joint_q[row, c] = attempts.start_joint_q[p, c]
-        for island in range(attempts.answers.rank.shape[1]):
+                c += 1
+        island = int(0)
+        while island < attempts.answers.rank.shape[1]:
             attempts.answers.rank[row, island] = UNRANKED
+            island += 1
+        s += 1

@@ -92,12 +92,12 @@ def is_distinct(
     """Return whether the attempt of a seed differs from the `count` chosen so far."""
     joint_q = attempts.answers.joint_q
     distinct = bool(True)
-    for k in range(count):
+    k = int(0)
+    while k < count and distinct:
         other = p * seeds + attempts.chosen[p, island, k]
-        if distinct:
-            row = p * seeds + s
-            gap = island_distance(attempts, joint_q, row, joint_q, other, line, island, True, difference)
-            distinct = gap > difference
+        gap = island_distance(attempts, joint_q, p * seeds + s, joint_q, other, line, island, True, difference)
+        distinct = gap > difference
+        k += 1
     return distinct
 
 
