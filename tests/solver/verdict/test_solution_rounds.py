@@ -147,3 +147,14 @@ def test_solutions_from_branches_alone_are_those_among_further_seeds(solver, tar
     assert same.mean() > 0.5
     for name in ("solutions", "solution_count", "branch", "joint_q"):
         np.testing.assert_array_equal(getattr(alone, name)[same], getattr(among, name)[same])
+
+
+def test_every_solution_from_a_branch_meets_a_tolerance_that_float32_misses_by_rounding(solver):
+    many = [np.array(values[:, 0]) for values in Reachable.draw(solver.robot, ["tool0"], 400, random_seed=3).targets]
+    every, some = (
+        solver.solve(*many, options={"solutions": "all", "position_tolerance": most}) for most in (1e-3, 2e-7)
+    )
+    assert 0 < some.solution_count.sum() < every.solution_count.sum()
+    problem, place = np.nonzero(~np.isnan(some.solutions[:, :, 0]))
+    poses = solver.robot.forward_kinematics(some.solutions[problem, place].astype(float), ["tool0"])
+    assert np.linalg.norm(poses.positions[:, 0] - many[0][problem], axis=1).max() <= 2e-7
