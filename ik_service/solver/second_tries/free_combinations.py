@@ -153,7 +153,7 @@ class FreeCombinations:
         if self._verdict is None or len(joint_q) > self._capacity:
             self._capacity = 1 << (len(joint_q) - 1).bit_length()
             self._verdict = CollisionVerdict(core.model, self._data, self._capacity)
-        return self._verdict.clearances_of(joint_q)
+        return self._verdict.check(joint_q)["clearance"]
 
 
 @lru_cache(64)

@@ -134,6 +134,7 @@ class CollisionVerdict:
         self.columns = HostColumns({"clearance": self.clearance, "closest": closest})
         # the columns of `result_schema` written here, by name
         self.written = {"clearance": self.clearance, "world_clearance": self.world_clearance, "closest": closest}
+        self._check: tuple[Any, ...] | None = None  # version of the data, arrays and launch of `check`
 
     @property
     def arrays(self) -> tuple[object, object]:
@@ -161,17 +162,29 @@ class CollisionVerdict:
         check += [self._data.margin, *(array.device for array in self.written.values())]
         return [(self._kernel, check)]
 
-    def clearances_of(self, joint_q: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the clearances of configurations [n, joint_coord_count], each in the world of its line's problem."""
+    def check(self, joint_q: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+        """Return clearances [m] and closest pairs of configurations, each in the world of its line's problem.
+
+        `joint_q` has shape [n, joint_coord_count], n at most the capacity. The launch is recorded once per exchange of
+        arrays: making its arguments again would cost more than one configuration.
+        """
         device, count = self._model.device, len(joint_q)
-        sizes = np.zeros(SETTINGS_COUNT, np.int32)
-        sizes[PROBLEM_COUNT] = count
-        which = [wp.array(sizes, dtype=wp.int32, device=device), 0, 1]
-        for kernel, inputs in self._clearance_steps(which, wp.array(joint_q, dtype=wp.float64, device=device)):
-            wp.launch(kernel, count, inputs, device=device)
-        self.clearance.fetch(count)
+        if self._check is None or self._check[0] != self._data.version:
+            given = HostDeviceArray((len(self.clearance.host), self._model.joint_coord_count), wp.float64, device)
+            sizes = HostDeviceArray((SETTINGS_COUNT,), wp.int32, device, per_problem=False)
+            ((kernel, inputs),) = self._clearance_steps([sizes.device, 0, 1], given.device)
+            launch = wp.launch(kernel, 1, inputs, device=device, record_cmd=True)
+            self._check = self._data.version, sizes, given, launch
+        _, sizes, given, launch = self._check
+        given.host[:count], sizes.host[PROBLEM_COUNT] = joint_q, count
+        for array in (sizes, given):
+            array.push(count)
+        launch.set_dim(count)
+        launch.launch()
+        for array in self.written.values():
+            array.fetch(count)
         wait(device)
-        return self.clearance.read(count)
+        return self.columns.read(count)
 
 
 def _room(count: int) -> int:
