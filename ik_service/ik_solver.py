@@ -193,6 +193,7 @@ class IKSolver(CandidateSolving, ClipFitting):
         if result is None:
             given = [*batch.positions], [*batch.orientations_xyzw], batch.start, None
             reading.raise_fault(self.robot, CallerOrder(self.robot, None), self.targets, given)
+        vars(result)["asked"] = AskedSolve(chosen, batch)
         return result if chosen.sensitivity is None else with_derivatives(result, self._linearised(result, batch))
 
     def on_device(self) -> DeviceSolver:

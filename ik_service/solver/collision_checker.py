@@ -6,9 +6,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from ik_service.collision.check import CollisionCheck
-from ik_service.collision.collision_data import CollisionData
 from ik_service.collision.world import AttachedObject, World
-from ik_service.compiler import Lanes
 from ik_service.kernels.device_lock import DEVICE_LOCK, device_work
 from ik_service.kernels.kernel_loading import KernelsFor, whom_of
 from ik_service.mechanism.configuration import checked_joint_q
@@ -16,7 +14,7 @@ from ik_service.robots import RobotModel
 from ik_service.solver.construction import resolve_device
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.worlds import read_worlds
-from ik_service.solver.verdict.collision_verdict import CollisionVerdict
+from ik_service.solver.verdict.collision_verdict import ClearanceCheck
 
 
 class CollisionChecker:
@@ -50,12 +48,10 @@ class CollisionChecker:
         self.robot, self.device = robot, resolve_device(device)
         self._kernels = KernelsFor(whom_of(robot.name, ()))
         with DEVICE_LOCK, self._kernels:
-            self._model = robot.on_device(str(self.device))
-            self._data = CollisionData(self._model, Lanes(1))
-            self._data.use(*around, 0.0)
-        self._names = self._data.body_spheres.links + (() if world is None else world.names)
-        self._verdict: CollisionVerdict | None = None
-        self._capacity = 0
+            self._check = ClearanceCheck(robot.on_device(str(self.device)))
+            self._check.use(around)
+        links = robot.body_spheres.links if robot.body_spheres is not None else ()
+        self._names = (*links, *around.attached, *(() if world is None else world.names))
 
     def check(self, joint_q: ArrayLike) -> CollisionCheck:
         """Compute clearances, as `robot.collision`.
@@ -66,12 +62,6 @@ class CollisionChecker:
         Raises:
             InputError: Wrong shapes, non-finite values, or a quaternion of length zero.
         """
-        configurations = checked_joint_q(self.robot, joint_q)
-        count = len(configurations)
-        if self._verdict is None or count > self._capacity:
-            self._capacity = 1 << max(count - 1, 0).bit_length()
-            with DEVICE_LOCK, self._kernels:
-                self._verdict = CollisionVerdict(self._model, self._data, self._capacity)
         with device_work(self.device), self._kernels:
-            found = self._verdict.check(configurations)
+            found = self._check.check(checked_joint_q(self.robot, joint_q))
         return CollisionCheck(found["clearance"], found["closest"], self._names)

@@ -16,12 +16,13 @@ from ik_service.collision.arrays import CollisionWorlds, ObjectKind, world_bits
 from ik_service.collision.body_spheres import BodySpheres
 from ik_service.collision.collision_data import CollisionData
 from ik_service.collision.world import MAX_ATTACHED
-from ik_service.compiler import cpu_target
+from ik_service.compiler import Lanes, cpu_target
 from ik_service.kernels import typed_warp
 from ik_service.kernels.host_device_array import HostColumns, HostDeviceArray, wait
 from ik_service.kernels.kernel_loading import load_kernels_alone
 from ik_service.robots import DeviceModel
 from ik_service.solver.arrays.parts import SOLVE_IO, first_problem
+from ik_service.solver.given.worlds import CheckedWorlds
 from ik_service.solver.lm.codes import BLOCKED_BY_COLLISION, PROBLEM_COUNT, SETTINGS_COUNT
 from ik_service.solver.verdict.float64_kinematics import (
     Kinematics,
@@ -134,7 +135,6 @@ class CollisionVerdict:
         self.columns = HostColumns({"clearance": self.clearance, "closest": closest})
         # the columns of `result_schema` written here, by name
         self.written = {"clearance": self.clearance, "world_clearance": self.world_clearance, "closest": closest}
-        self._check: tuple[Any, ...] | None = None  # version of the data, arrays and launch of `check`
 
     @property
     def arrays(self) -> tuple[object, object]:
@@ -151,9 +151,10 @@ class CollisionVerdict:
         """Return kernels and arguments, for settings, part and parts, to judge configurations in float64."""
         # Success is withdrawn if clearance is too small
         judge = [*which, self._data.margin, self.clearance.device, success, status]
-        return [*self._clearance_steps(which, judged_q), (_judge_clearance, judge)]
+        return [*self.clearance_steps(which, judged_q), (_judge_clearance, judge)]
 
-    def _clearance_steps(self, which: Sequence[Any], judged_q: wp.array[Any]) -> list[tuple[wp.Kernel, list[Any]]]:
+    def clearance_steps(self, which: Sequence[Any], judged_q: wp.array[Any]) -> list[tuple[wp.Kernel, list[Any]]]:
+        """Return the kernel and arguments, for settings, part and parts, of the clearances of configurations."""
         load_kernels_alone(self._kernel.module, self._model.device)
         if self._of is not self._data.body_spheres:
             self._of = self._data.body_spheres
@@ -162,29 +163,43 @@ class CollisionVerdict:
         check += [self._data.margin, *(array.device for array in self.written.values())]
         return [(self._kernel, check)]
 
-    def check(self, joint_q: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
-        """Return clearances [m] and closest pairs of configurations, each in the world of its line's problem.
 
-        `joint_q` has shape [n, joint_coord_count], n at most the capacity. The launch is recorded once per exchange of
-        arrays: making its arguments again would cost more than one configuration.
+class ClearanceCheck:
+    """Clearances of any configurations, among worlds that are given before."""
+
+    def __init__(self, model: DeviceModel) -> None:
+        self._model, self._data, self._capacity = model, CollisionData(model, Lanes(1)), 0
+        self._recorded: tuple[Any, ...] | None = None  # version of the data, with the launch and its inputs
+
+    def use(self, around: CheckedWorlds) -> None:
+        """Set the worlds and attached objects; those of a line are for the configuration of this number."""
+        self._data.use(*around, 0.0)
+
+    def check(self, joint_q: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+        """Return clearances [m] and closest pairs of configurations, [n, joint_coord_count].
+
+        A launch is recorded once per exchange of arrays: its arguments cost more than a configuration.
         """
         device, count = self._model.device, len(joint_q)
-        if self._check is None or self._check[0] != self._data.version:
-            given = HostDeviceArray((len(self.clearance.host), self._model.joint_coord_count), wp.float64, device)
+        if count > self._capacity or self._recorded is None or self._recorded[0] != self._data.version:
+            self._capacity = max(self._capacity, 1 << max(count - 1, 0).bit_length())
+            given = HostDeviceArray((self._capacity, self._model.joint_coord_count), wp.float64, device)
             sizes = HostDeviceArray((SETTINGS_COUNT,), wp.int32, device, per_problem=False)
-            ((kernel, inputs),) = self._clearance_steps([sizes.device, 0, 1], given.device)
+            verdict = CollisionVerdict(self._model, self._data, self._capacity)
+            ((kernel, inputs),) = verdict.clearance_steps([sizes.device, 0, 1], given.device)
             launch = wp.launch(kernel, 1, inputs, device=device, record_cmd=True)
-            self._check = self._data.version, sizes, given, launch
-        _, sizes, given, launch = self._check
+            self._recorded = self._data.version, verdict, sizes, given, launch
+        _, verdict, sizes, given, launch = self._recorded
         given.host[:count], sizes.host[PROBLEM_COUNT] = joint_q, count
         for array in (sizes, given):
             array.push(count)
         launch.set_dim(count)
         launch.launch()
-        for array in self.written.values():
+        for array in verdict.written.values():
             array.fetch(count)
         wait(device)
-        return self.columns.read(count)
+        found: dict[str, NDArray[Any]] = verdict.columns.read(count)
+        return found
 
 
 def _room(count: int) -> int:
