@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import pytest
 import yaml
 from fastapi.testclient import TestClient
 from typer.testing import CliRunner
@@ -173,3 +174,17 @@ def test_the_names_of_the_service_in_production_exist():
     links = re.findall(r"operations\.md#([\w-]+)", (RECIPES / "service-in-production.md").read_text())
     assert len(links) >= 5
     assert set(links) <= {title.lower().replace(" ", "-").replace(",", "") for title in titles}
+
+
+@pytest.mark.parametrize(
+    ("name", "example"), [("learnt-tool-offset", "learn_tool_offset"), ("lerobot", "lerobot_so101")]
+)
+def test_what_a_recipe_shows_of_an_example_stands_there(name, example):
+    """The examples run beside PyTorch and LeRobot in tests/frameworks."""
+    lines = iter((ROOT / "examples" / f"{example}.py").read_text().splitlines())
+    shown = [text for language, text in blocks_of(name) if language == "py"]
+    assert len(shown) == 1
+    for line in shown[0].splitlines():
+        assert line == "..." or line in lines, line  # in this order
+    commands = [text for language, text in blocks_of(name) if language == "sh"]
+    assert [command.split()[:2] for command in commands] == [["python", f"examples/{example}.py"]]
