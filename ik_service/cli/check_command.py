@@ -17,7 +17,7 @@ from ik_service.robots import RobotModel, load_robot, load_world
 from ik_service.robots.readers.fitted_spheres import named_configurations
 from objectives.errors import InputError
 
-ROUNDED = 1e-6  # distance beyond a limit that is due to the digits of a file [rad or m]
+OF_FILE = 1e-6  # distance beyond a limit that is due to the digits of a file [rad or m]
 ROWS_SHOWN = 20  # configurations in a table
 
 
@@ -81,12 +81,12 @@ def print_check(name: str, given: Sequence[str], world: Path | None) -> bool:
     if robot.collision_model is not None or world is not None:
         found = robot.collision(joint_q, None if world is None else load_world(world))
         clearance, closest = found.clearance, found.closest_pairs
-    within = (beyond <= ROUNDED).all(axis=1)
+    within = (beyond <= OF_FILE).all(axis=1)
     sound = within & ~(clearance <= 0.0)
     console = output_console()
     table = Table("row", "beyond limits", "clearance", "closest")
     for row in (np.flatnonzero(~sound) if len(q) > ROWS_SHOWN else np.arange(len(q)))[:ROWS_SHOWN]:
-        far = [f"{robot.dof_names[dofs[k]]} by {beyond[row, k]:.3g}" for k in np.flatnonzero(beyond[row] > ROUNDED)]
+        far = [f"{robot.dof_names[dofs[k]]} by {beyond[row, k]:.3g}" for k in np.flatnonzero(beyond[row] > OF_FILE)]
         words = ", ".join(far) or "none", f"{clearance[row]:.4g} m", " + ".join(closest[row] or ())
         table.add_row(str(row), *map(escaped, words))
     if table.row_count:
