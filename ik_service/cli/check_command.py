@@ -57,14 +57,11 @@ def print_poses(name: str, given: Sequence[str], links: Sequence[str]) -> None:
     """Print the poses of links, by default of the leaf links, as CSV: of one link a file of targets for `solve`."""
     robot = load_robot(name)
     links = links or leaf_links(robot) or robot.link_names
-    poses = robot.forward_kinematics(read_configurations(robot, given), links)
-    several = len(links) > 1
-    lines = [",".join([*["link"] * several, *(name for names in CSV_COLUMNS.values() for name in names)])]
-    for pose in np.concatenate(poses, axis=-1):
-        lines += [
-            ",".join([*[link] * several, *(f"{x:.9g}" for x in own)]) for link, own in zip(links, pose, strict=True)
-        ]
-    sys.stdout.write("\n".join([*lines, ""]))
+    poses = np.concatenate(robot.forward_kinematics(read_configurations(robot, given), links), axis=-1)
+    names = [name for columns in CSV_COLUMNS.values() for name in columns]
+    rows = [["link", *names]]
+    rows += [[link, *map("{:.9g}".format, pose)] for own in poses for link, pose in zip(links, own, strict=True)]
+    sys.stdout.writelines(f"{','.join(row[len(links) == 1 :])}\n" for row in rows)  # the name of one link is left out
 
 
 def print_check(name: str, given: Sequence[str], world: Path | None) -> bool:
@@ -87,7 +84,8 @@ def print_check(name: str, given: Sequence[str], world: Path | None) -> bool:
     table = Table("row", "beyond limits", "clearance", "closest")
     for row in (np.flatnonzero(~sound) if len(q) > ROWS_SHOWN else np.arange(len(q)))[:ROWS_SHOWN]:
         far = [f"{robot.dof_names[dofs[k]]} by {beyond[row, k]:.3g}" for k in np.flatnonzero(beyond[row] > OF_FILE)]
-        words = ", ".join(far) or "none", f"{clearance[row]:.4g} m", " + ".join(closest[row] or ())
+        distance = "" if np.isnan(clearance[row]) else f"{clearance[row]:.4g} m"
+        words = ", ".join(far) or "none", distance, " + ".join(closest[row] or ())
         table.add_row(str(row), *map(escaped, words))
     if table.row_count:
         console.print(table)

@@ -55,7 +55,7 @@ def test_what_cannot_be_checked_is_refused():
     robot = load_robot("panda")
     with pytest.raises(InputError, match="'panda' has no collision model"):
         CollisionChecker(robot.with_collision_model(None))
-    with pytest.raises(InputError, match="world must hold worlds, got str"):
+    with pytest.raises(InputError, match="world must be a World or a list of them, got str"):
         CollisionChecker(robot, "cell.json")
     with pytest.raises(UnknownNameError, match="wrist"):
         CollisionChecker(robot, attached={"rod": AttachedObject("wrist", [[0, 0, 0, 0.1]])})
