@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 from ik_service.cli.app import app as command_line
 from ik_service.mechanism.transforms import quaternion_rotate
-from ik_service.settings import ENV_PREFIX
+from ik_service.service import create_app
+from ik_service.settings import ENV_PREFIX, load_settings
 from tests.project.test_operations import TEXT as OPERATIONS
 from tests.project.test_readme import ONE_PROGRAM
 
@@ -76,7 +77,8 @@ def test_my_own_robot_answers_and_is_served_with_its_spheres(tmp_path, monkeypat
     assert reached.shape == (100, 2, 3)
     assert np.linalg.norm(reached - seen.positions, axis=2).max() < MET
     assert robot.collision(both.joint_q).is_free.all()
-    with TestClient(names["app"]) as client:
+    assert "ik-service serve --catalog-dir robots" in (RECIPES / "my-own-robot.md").read_text()
+    with TestClient(create_app(load_settings(catalog_dir=tmp_path / "robots"))) as client:
         body = {"targets": [{"link": "tool", "positions": poses.positions.tolist()}]}
         reply = client.post("/v1/robots/arm/solve", json=body, headers={"X-API-Key": KEY})
         assert client.get("/v1/robots/arm").status_code == 401
