@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ik_service.poses import Poses
     from ik_service.robots import RobotModel, builtin_robot_names, load_robot
     from ik_service.solver.candidates import CandidateResult
+    from ik_service.solver.collision_checker import CollisionChecker
     from ik_service.solver.given.options import SolverOptions
     from ik_service.solver.given.targets import Target
     from ik_service.solver.lm.status import IKStatus
@@ -24,6 +25,7 @@ __version__ = "0.1.0"
 __all__ = [
     "CandidateResult",
     "ClipResult",
+    "CollisionChecker",
     "EngineError",
     "IKResult",
     "IKSolver",
@@ -48,6 +50,7 @@ _HOMES = {
     "ik_service.motion.result": ("PathResult",),
     "ik_service.poses": ("Poses",),
     "ik_service.solver.candidates": ("CandidateResult",),
+    "ik_service.solver.collision_checker": ("CollisionChecker",),
     "ik_service.solver.given.options": ("SolverOptions",),
     "ik_service.solver.given.targets": ("Target",),
     "ik_service.solver.result": ("IKResult",),

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 ENV_PREFIX = "IK_SERVICE_"
 DEVICES_MOST = 64
-REPLACED = {"fronts": "workers"}
-"""Settings of earlier versions, each with the one that came in its place."""
 KEY_LENGTH_LEAST = 16
 """Shorter API keys can be guessed."""
 _KEY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -287,12 +285,6 @@ def load_settings(**options: Any) -> ServiceSettings:
 
     InputError for a value that is not allowed; the message names the setting and does not show secrets.
     """
-    for name, instead in REPLACED.items():
-        if name in options or setting_source(name, {}) != "default":
-            raise InputError(
-                f"Setting {name} ({ENV_PREFIX}{name.upper()}) is no more. Set {instead} "
-                f"({ENV_PREFIX}{instead.upper()}) in its place; see Several processes in docs/operations.md."
-            )
     try:
         return ServiceSettings(**{**_kubernetes_port(), **options})
     except ValidationError as error:

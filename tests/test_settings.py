@@ -79,7 +79,6 @@ def test_a_file_of_keys_that_others_may_write_is_refused(tmp_path, mode, monkeyp
         ({"device": "cuda:0,"}, "1 to 64 names"),
         ({"device": "cuda:0, cuda:0"}, "stands in it twice"),
         ({"device": "cuda:0,cuda:1", "workers": 1}, "workers is 1, and device names 2"),
-        ({"fronts": 2}, r"fronts .* is no more. Set workers \(IK_SERVICE_WORKERS\)"),
     ],
 )
 def test_what_is_wrong_is_named_and_no_secret_is(options, message):
@@ -103,9 +102,6 @@ def test_what_kubernetes_sets_for_a_service_of_this_name_is_passed_over(monkeypa
     assert load_settings(port=9000).port == 9000
     assert setting_source("port", {}) == "default"
     assert unknown_variables() == ["IK_SERVICE_PROT"]
-    monkeypatch.setenv("IK_SERVICE_FRONTS", "2")  # of an earlier version
-    with pytest.raises(InputError, match="IK_SERVICE_WORKERS"):
-        load_settings(workers=2)
 
 
 def test_every_setting_is_described_and_bounded():

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.collision.picture import write_picture
 from benchmarks.problems.compared_robots import BUILTIN, FOREIGN, installed
-from ik_service.cli.spheres_command import write_picture
 from ik_service.collision.covering import Solid, cover_points, cover_shape, rounded, shape_solid
 from ik_service.mechanism.transforms import quaternion_between
 from ik_service.robots import Box, Capsule, CollisionModel, choose_pairs, load_robot, without_contacts

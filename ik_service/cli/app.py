@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from ik_service.cli.console import print_versions, reported_output
-from ik_service.cli.robot_commands import bench, constraints, export, grid, islands, robots, spheres, warmup
+from ik_service.cli.robot_commands import bench, check, constraints, export, fk, grid, islands, robots, spheres, warmup
 from ik_service.cli.service_commands import config, doctor, health, openapi, page, serve, serve_with_options
 from ik_service.cli.solving_commands import motion, solve
 
@@ -58,7 +58,7 @@ def version() -> None:
 
 _PANELS = {
     "Solve": (solve, bench),
-    "Robots": (robots, islands, constraints, spheres, grid),
+    "Robots": (robots, fk, check, islands, constraints, spheres, grid),
     "Service": (serve, page, config, health, openapi),
     "Machine and programs": (doctor, warmup, export, version),
 }
@@ -68,6 +68,7 @@ _MOTIONS = {
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:
-        app.command(rich_help_panel=_panel)(_command)
+        numbers = {"ignore_unknown_options": _command in (fk, check)}  # a negative number is no option
+        app.command(rich_help_panel=_panel, context_settings=numbers)(_command)
 for _name, _help in _MOTIONS.items():
     app.command(_name, help=_help, rich_help_panel="Solve")(motion)

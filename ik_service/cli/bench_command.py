@@ -16,6 +16,8 @@ from ik_service.cli.robot_bench import Batches, BenchPlan, BenchReport, Spread, 
 from ik_service.compiler import cpu_target
 from ik_service.robots import load_robot
 
+BAR_WIDTH = 60  # characters of the longest bar of a plot
+
 
 def bench_robot(name: str, links: Sequence[str], *, as_json: bool, **plan: Any) -> bool:
     """Measure and print the report; return whether anything was solved. `plan` has attributes of a BenchPlan.
@@ -71,6 +73,11 @@ def print_bench(report: BenchReport) -> None:
             f"{threads.threads} threads: {threads.speedup:.2f} times as fast, wall time per target {of_several} us; "
             f"one thread: {of_one} us"
         )
+    if report.by_batch:
+        plot, most = Table("batch", "targets per second", box=None), max(speed for _, speed in report.by_batch)
+        for size, speed in report.by_batch:
+            plot.add_row(str(size), f"{'█' * max(1, round(BAR_WIDTH * speed / most))} {speed:.3g}")
+        console.print(plot)
     tolerances = ", ".join(f"{position * 1e3:g} mm and {orientation:g} rad" for position, orientation in TOLERANCES)
     console.print(
         f"Batches of {report.batch} on {report.device} ({here['processor']}, {here['cpu_target']}); one pinned core "

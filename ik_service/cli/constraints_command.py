@@ -1,15 +1,14 @@
 """`ik-service constraints`: loop constraints and independent DOFs of a robot, and a sweep of one coordinate."""
 
-import math
 from typing import Any
 
 import orjson
 from rich.table import Table
 
 from ik_service.cli.console import escaped, output_console, print_json
+from ik_service.cli.named_numbers import named_numbers
 from ik_service.constraints.results import ClosureStatus, SweptPath
 from ik_service.robots import RobotModel, load_robot
-from objectives.errors import InputError
 
 
 def print_constraints(name: str, *, as_json: bool) -> None:
@@ -74,8 +73,8 @@ def print_sweep(name: str, text: str, *, as_json: bool) -> None:
     `text` is JOINT=FIRST:LAST:STEP [rad or m], the joint one of the tree or a closing joint; InputError otherwise.
     """
     robot = load_robot(name)
-    joint, bounds, step = _parsed_sweep(text)
-    path = robot.constraints.sweep(joint, bounds, step)
+    joint, (first, last, step) = named_numbers("--sweep", text, "JOINT=FIRST:LAST:STEP", count=3)
+    path = robot.constraints.sweep(joint, (first, last), step)
     console = output_console()
     if as_json:
         console.out(orjson.dumps(_path_document(robot, joint, path)).decode(), highlight=False)
@@ -103,17 +102,6 @@ def _path_document(robot: RobotModel, joint: str, path: SweptPath) -> dict[str, 
         "constraint_names": robot.constraint_names,
         "constraint_error": path.constraint_error[0].tolist(),
     }
-
-
-def _parsed_sweep(text: str) -> tuple[str, tuple[float, float], float]:
-    joint, _, numbers = text.rpartition("=")
-    try:
-        first, last, step = map(float, numbers.split(":"))
-    except ValueError:
-        first = last = step = math.nan
-    if not joint or math.isnan(first):
-        raise InputError(f"--sweep {text!r} is not JOINT=FIRST:LAST:STEP.")
-    return joint, (first, last), step
 
 
 def _table(report: dict[str, Any]) -> Table:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from rich.tree import Tree
 
-from ik_service.cli.console import escaped, output_console, print_json
+from ik_service.cli.console import output_console, print_json
+from ik_service.cli.named_numbers import named_numbers
 from ik_service.ik_solver import IKSolver
 from ik_service.robots import RobotModel, load_robot
 from ik_service.solver.given.targets import Target
@@ -46,13 +46,10 @@ def print_islands(name: str, targets: Sequence[str], locks: Sequence[str], *, as
         report = IKSolver(robot, [_parsed_target(robot, text) for text in targets], device="cpu").islands()
     else:
         report = report_trees(robot)
-    console = output_console()
     if as_json:
         print_json(asdict(report))
-    elif console.is_terminal:
-        console.print(_tree_view(str(report)))
     else:
-        console.out(str(report), highlight=False)  # a line for each thing, however long
+        output_console().out(str(report), highlight=False)  # a line for each thing, however long
 
 
 def report_trees(robot: RobotModel) -> TreeReport:
@@ -83,27 +80,9 @@ def _parsed_target(robot: RobotModel, text: str) -> Target:
 def _parsed_locks(locks: Sequence[str]) -> dict[str, float | Sequence[float]]:
     locked: dict[str, float | Sequence[float]] = {}
     for text in locks:
-        joint, _, value = text.rpartition("=")
-        try:
-            numbers = [float(number) for number in value.split(",")]
-        except ValueError:
-            numbers = []
-        if not joint or not numbers:
-            raise InputError(f"--lock {text!r} is not JOINT=VALUE (several coordinates: JOINT=VALUE,VALUE,...).")
+        form = "JOINT=VALUE (several coordinates: JOINT=VALUE,VALUE,...)"
+        joint, numbers = named_numbers("--lock", text, form)
         if joint in locked:
             raise InputError(f"--lock names joint '{joint}' twice.")
         locked[joint] = numbers
     return locked
-
-
-def _tree_view(text: str) -> Tree:
-    """The lines of a report as a tree by their indentation."""
-    title, *lines = text.splitlines()
-    name, colon, count = title.rpartition(":")
-    branches = [Tree(f"[bold]{escaped(name)}[/]{colon}{count}")]
-    for line in lines:
-        depth = (len(line) - len(line.lstrip())) // 2
-        head, colon, rest = escaped(line.strip()).partition(":")
-        del branches[depth:]
-        branches.append(branches[-1].add(f"[cyan]{head}[/]{colon}{rest}" if depth == 1 else f"{head}{colon}{rest}"))
-    return branches[0]

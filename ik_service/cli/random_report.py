@@ -1,6 +1,5 @@
 """Random reachable targets, and the report on their solve."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,11 +10,10 @@ from rich.table import Table
 from ik_service.cli.console import output_console, print_json
 from ik_service.cli.pose_problems import PoseProblems
 from ik_service.result_schema import worst_over_targets
-from ik_service.robots import RobotModel
 from ik_service.service.queue.solve_request import SolveRequest, TimedResult
 from ik_service.solver.given.batch import Batch
+from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.targets import Target
-from ik_service.solver.result import IKResult
 
 
 @dataclass(frozen=True)
@@ -54,32 +52,31 @@ class RandomSolveReport:
     device: str  # device of the solve
 
 
-def random_request(robot: RobotModel, links: Sequence[str], problem_count: int, seed: int) -> SolveRequest:
-    """Return problems with targets at the link poses of random configurations inside the limits."""
-    problems = PoseProblems.random(robot, links, problem_count, seed)
-    poses = problems.positions, problems.orientations_xyzw
-    batch = Batch.of(*(list(array.swapaxes(0, 1)) for array in poses))
-    return SolveRequest(tuple(map(Target, links)), batch)
+def request_of(problems: PoseProblems) -> SolveRequest:
+    """Return a request for the poses of problems."""
+    batch = Batch.of(*(list(array.swapaxes(0, 1)) for array in (problems.positions, problems.orientations_xyzw)))
+    return SolveRequest(tuple(map(Target, problems.links)), batch)
 
 
-def report_of(robot: RobotModel, request: SolveRequest, answer: TimedResult, seed: int) -> RandomSolveReport:
-    """Return the report on a result."""
-    result = answer.result
+def report_of(problems: PoseProblems, options: SolverOptions, answer: TimedResult, seed: int) -> RandomSolveReport:
+    """Return the report on a result of the request of problems."""
+    result, count = answer.result, len(problems)
+    accepted = problems.judge(result.joint_q, options.position_tolerance, options.orientation_tolerance)
     names, counts = np.unique(np.array(result.status_names), return_counts=True)
     solved = int(result.success.sum())
     return RandomSolveReport(
-        robot=robot.name,
-        links=tuple(target.link for target in request.targets),
-        problem_count=request.problem_count,
+        robot=problems.robot.name,
+        links=problems.links,
+        problem_count=count,
         seed=seed,
         solved=solved,
-        confirmed=int((result.success & _confirmed(robot, request, result)).sum()),
-        success_rate=solved / request.problem_count,
+        confirmed=int((result.success & accepted).sum()),
+        success_rate=solved / count,
         status=dict(zip(names.tolist(), counts.tolist(), strict=True)),
         position_error_m=Quantiles.of(worst_over_targets(result.position_error)),
         orientation_error_rad=Quantiles.of(worst_over_targets(result.orientation_error)),
         iterations=Quantiles.of(result.iterations),
-        time_per_problem_us=1e3 * answer.solve_ms / request.problem_count,
+        time_per_problem_us=1e3 * answer.solve_ms / count,
         engine=result.engine,
         seeds=result.seeds,
         device=result.device,
@@ -112,12 +109,3 @@ def _lines(report: RandomSolveReport) -> list[tuple[str, str]]:
         ("time per problem", f"{report.time_per_problem_us:.3g} us"),
         ("ran on", f"{report.device}, {report.engine} engine, {report.seeds} seeds"),
     ]
-
-
-def _confirmed(robot: RobotModel, request: SolveRequest, result: IKResult) -> NDArray[np.bool_]:
-    """Return the problems with targets and limits met according to host arithmetic, bool [problem_count]."""
-    positions = [array for array in request.batch.positions if array is not None]  # random_request gives both
-    orientations = [array for array in request.batch.orientations_xyzw if array is not None]
-    links = tuple(target.link for target in request.targets)
-    problems = PoseProblems(robot, links, np.stack(positions, axis=1), np.stack(orientations, axis=1))
-    return problems.judge(result.joint_q, request.options.position_tolerance, request.options.orientation_tolerance)

@@ -1,14 +1,14 @@
 """Speed and success rate of an engine for a robot on this machine.
 
 random reachable targets -> time per target on one pinned core and success by the float64 judge, per tolerance
--> latency of one target -> speedup by threads -> the staged engine for comparison
+-> latency of one target -> speedup by threads
 """
 
 import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +20,7 @@ from ik_service.robots import RobotModel
 from ik_service.solver.result import IKResult
 from objectives.errors import InputError
 
-STAGED_COUNT = 1000  # targets of the staged engine at most; this engine is many times slower
+BATCH_TARGETS = 1000  # targets in batches of one size at least, where there are so many
 WARM_UP_CALLS = 50  # of one target
 LATENCY_CALLS = {"compiled": 1000, "staged": 100}
 TYPICAL = TOLERANCES[1]
@@ -36,8 +36,8 @@ class BenchPlan:
     batch: int | None = None  # targets of a call; None takes all at once
     random_seed: int = 0  # seed of the targets
     threads: int | None = None  # threads to compare with one thread; None takes as many as there are cores
-    staged: bool = False  # whether to measure the staged engine too
     repeats: int = 7  # repetitions of each measurement
+    by_batch: bool = False  # whether to measure batches of 1, 10, 100 ... targets, too
     device: str = "auto"  # "auto", "cpu", "cuda" or one CUDA device
 
     def __post_init__(self) -> None:
@@ -107,6 +107,7 @@ class BenchReport:
     batches: tuple[Batches, ...]  # figures per engine and tolerance
     latency: Latency  # latency of one target
     threads: ThreadSpeedup | None  # speedup by threads; None on one core or a GPU
+    by_batch: tuple[tuple[int, float], ...] = ()  # sizes of batches, and targets per second of wall time with each
 
 
 def run_bench(plan: BenchPlan, tell: Callable[[str], None] = lambda _: None) -> BenchReport:
@@ -120,9 +121,7 @@ def run_bench(plan: BenchPlan, tell: Callable[[str], None] = lambda _: None) -> 
         batches = [_measure(plan, solver, problems, tolerance, tell) for tolerance in TOLERANCES]
         tell("One target")
         latency = _latency(solver, problems)
-        if plan.staged and solver.engine != "staged":
-            staged = IKSolver(plan.robot, plan.links, device=plan.device, engine="staged")
-            batches.append(_measure(plan, staged, problems[:STAGED_COUNT], TYPICAL, tell))
+        by_batch = tuple(_by_batch(plan, solver, problems, tell)) if plan.by_batch else ()
     tell("Threads")
     return BenchReport(
         robot=plan.robot.name,
@@ -133,7 +132,18 @@ def run_bench(plan: BenchPlan, tell: Callable[[str], None] = lambda _: None) -> 
         batches=tuple(batches),
         latency=latency,
         threads=_threads(plan, problems) if solver.engine == "compiled" and not solver.device.is_cuda else None,
+        by_batch=by_batch,
     )
+
+
+def _by_batch(
+    plan: BenchPlan, solver: IKSolver, problems: PoseProblems, tell: Callable[[str], None]
+) -> Iterator[tuple[int, float]]:
+    for size in (10**k for k in range(len(str(len(problems))))):
+        tell(f"Batches of {size}")
+        some = problems[: max(size, BATCH_TARGETS)]
+        times = _timed(solver, some, replace(plan, batch=size), TYPICAL, time.perf_counter)[0]
+        yield size, len(some) / float(np.median(times))
 
 
 def _measure(

@@ -6,7 +6,15 @@ from typing import Annotated, Literal
 import typer
 
 from ik_service.cli.console import reported_errors
-from ik_service.cli.shared_options import DeviceOption, PositionOnlyOption, RobotArgument
+from ik_service.cli.shared_options import DeviceOption, LinksOption, PositionOnlyOption, RobotArgument, WorldOption
+
+ConfigurationsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        help="A .csv or .npz file of configurations, such as results of solve; or one configuration: its numbers, zero "
+        "or middle (of the limits)."
+    ),
+]
 
 
 def robots(
@@ -78,6 +86,33 @@ def constraints(
             print_sweep(robot, sweep, as_json=as_json)
 
 
+def fk(
+    robot: RobotArgument,
+    configurations: ConfigurationsArgument,
+    *,
+    link: LinksOption = None,
+) -> None:
+    """Print the poses of links in configurations, as CSV."""
+    with reported_errors():
+        from ik_service.cli.check_command import print_poses
+
+        print_poses(robot, configurations, link or ())
+
+
+def check(
+    robot: RobotArgument,
+    configurations: ConfigurationsArgument,
+    *,
+    world: WorldOption = None,
+) -> None:
+    """Check configurations: joint limits, contact of the robot with itself and a world. Exit code 1 if one fails."""
+    with reported_errors():
+        from ik_service.cli.check_command import print_check
+
+        sound = print_check(robot, configurations, world)
+    raise typer.Exit(0 if sound else 1)
+
+
 def warmup(
     robots: Annotated[
         list[str] | None, typer.Argument(metavar="[ROBOT]...", help="Built-in robots or paths. Default: all built in.")
@@ -119,10 +154,7 @@ def warmup(
 def export(
     robot: RobotArgument,
     *,
-    link: Annotated[
-        list[str] | None,
-        typer.Option("--link", "-l", help="Link with a target; may be repeated. Default: the only leaf link."),
-    ] = None,
+    link: LinksOption = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the files; made if it is not there.")],
     prefix: Annotated[
         str | None, typer.Option(help="What all names in C begin with. Default: the robot's name.")
@@ -135,9 +167,7 @@ def export(
         ),
     ] = None,
     position_only: PositionOnlyOption = False,
-    world: Annotated[
-        Path | None, typer.Option(help="File of a world, JSON or YAML, that answers of solve keep off.")
-    ] = None,
+    world: WorldOption = None,
     problems: Annotated[int, typer.Option(min=1, help="Random reachable targets for the example program.")] = 1000,
     entry: Annotated[
         list[str] | None,
@@ -166,15 +196,13 @@ def export(
 def bench(
     robot: RobotArgument,
     *,
-    link: Annotated[
-        list[str] | None, typer.Option("--link", "-l", help="Link with a target. Default: the only leaf link.")
-    ] = None,
+    link: LinksOption = None,
     count: Annotated[int, typer.Option(min=1, help="Random reachable targets.")] = 10_000,
     batch: Annotated[int | None, typer.Option(min=1, help="Targets of a call. Default: all at once.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the targets.")] = 0,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads to try. Default: one per core.")] = None,
-    staged: Annotated[bool, typer.Option("--staged", help="Measure the staged engine too.")] = False,
     repeats: Annotated[int, typer.Option(min=1, help="Measurements of each figure.")] = 7,
+    plot: Annotated[bool, typer.Option("--plot", help="Plot targets per second over the targets of a call.")] = False,
     device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -182,7 +210,7 @@ def bench(
     with reported_errors():
         from ik_service.cli.bench_command import bench_robot
 
-        plan = {"count": count, "batch": batch, "random_seed": seed, "threads": threads, "staged": staged}
+        plan = {"count": count, "batch": batch, "random_seed": seed, "threads": threads, "by_batch": plot}
         solved = bench_robot(robot, link or (), as_json=as_json, repeats=repeats, device=device, **plan)
     raise typer.Exit(0 if solved else 1)
 
@@ -217,14 +245,13 @@ def spheres(
             "there are left out; may be repeated.",
         ),
     ] = None,
-    picture: Annotated[Path | None, typer.Option(help="SVG file to write: spheres over what they cover.")] = None,
 ) -> None:
     """Cover the links of a robot by spheres, and choose the pairs of links that are checked for collision."""
     with reported_errors():
         from ik_service.cli.spheres_command import SpheresJob, write_spheres
 
         folders, configurations = tuple(package_dir or ()), tuple(free or ())
-        write_spheres(SpheresJob(robot, output, per_link, fit, stands_out, looks_out, folders, configurations, picture))
+        write_spheres(SpheresJob(robot, output, per_link, fit, stands_out, looks_out, folders, configurations))
 
 
 def grid(

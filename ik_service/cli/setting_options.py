@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from ik_service.cli.console import escaped, message_console, output_console, print_json
-from ik_service.settings import ENV_PREFIX, REPLACED, ServiceSettings, load_settings, setting_source, unknown_variables
+from ik_service.settings import ENV_PREFIX, ServiceSettings, load_settings, setting_source, unknown_variables
 
 EPILOG = f"Every option is an environment variable too: --drain-s is {ENV_PREFIX}DRAIN_S. Keys: {ENV_PREFIX}API_KEYS."
 """What the help says below the options."""
@@ -26,7 +26,6 @@ def with_setting_options(run: Callable[..., None]) -> Callable[..., None]:
         run(**{name: value for name, value in options.items() if value is not None})
 
     hints = {name: _hint(name, field) for name, field in ServiceSettings.model_fields.items() if name not in NO_OPTION}
-    hints |= {name: Annotated[str | None, typer.Option(f"--{name}", hidden=True)] for name in REPLACED}  # refused
     parameters = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
         for name, hint in hints.items()

@@ -1,10 +1,16 @@
 """Arguments and options of several commands."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 RobotArgument = Annotated[str, typer.Argument(help="A built-in robot, or a path to a .urdf or MJCF .xml file.")]
+LinksOption = Annotated[
+    list[str] | None,
+    typer.Option("--link", "-l", help="Link with a target, or to look at; may be repeated. Default: the leaf link."),
+]
+WorldOption = Annotated[Path | None, typer.Option(help="Objects around the robot, a .json or .yaml file.")]
 PositionOnlyOption = Annotated[
     bool, typer.Option("--position-only", help="Targets are positions alone, without orientations.")
 ]

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ik_service.cli.console import message_console, progress_bar
 from ik_service.cli.default_links import default_links
-from ik_service.cli.random_report import print_report, random_request, report_of
+from ik_service.cli.named_numbers import named_numbers
+from ik_service.cli.pose_problems import PoseProblems
+from ik_service.cli.random_report import print_report, report_of, request_of
 from ik_service.cli.solve_files import check_output, csv_text, read_targets, write_answer
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.robots import RobotModel, load_robot, load_world
@@ -20,12 +20,7 @@ from ik_service.service.queue.solve_request import MotionCall, SolveRequest, Tim
 from ik_service.solver.candidates import Choice, read_groups
 from ik_service.solver.given.requested_limits import LimitReading
 from ik_service.solver.lm.status import IKStatus
-from ik_service.solver.result import IKResult
-from ik_service.solver.verdict.advice import advice
 from objectives.errors import InputError
-
-ADVISED_PROBLEMS = 1000  # most failed problems with a look-up of advice
-ADVICE_LINES = 5
 
 
 @dataclass(frozen=True)
@@ -59,19 +54,11 @@ class Job:
         if self.joint_limits:
             batch = request.batch
             reading = LimitReading(robot, CallerOrder(robot, None), batch.start, batch.problem_count, batch.limits)
-            reading.narrow(dict(map(_named_limits, self.joint_limits)))
+            form = "NAME=LOWER:UPPER, such as elbow=-1.5:1.5"
+            narrow = [named_numbers("--joint-limits", text, form, count=2) for text in self.joint_limits]
+            reading.narrow({name: (lower, upper) for name, (lower, upper) in narrow})
             request = replace(request, batch=batch._replace(limits=reading.found()))
         return request if self.world is None else replace(request, world=load_world(self.world), object_enabled=None)
-
-
-def _named_limits(text: str) -> tuple[str, tuple[float, float]]:
-    """Return a name and its limits, from NAME=LOWER:UPPER."""
-    name, _, ends = text.rpartition("=")
-    lower, _, upper = ends.partition(":")
-    try:
-        return name, (float(lower), float(upper))
-    except ValueError:
-        raise InputError(f"--joint-limits {text}: give NAME=LOWER:UPPER, such as elbow=-1.5:1.5.") from None
 
 
 def solve_file(job: Job, targets: Path, output: Path | None) -> bool:
@@ -97,35 +84,21 @@ def solve_file(job: Job, targets: Path, output: Path | None) -> bool:
     console = message_console()
     reached = ", ".join(target.link for target in request.targets)
     console.print(f"{solved} of {count} solved for {reached} in {answer.solve_ms / 1e3:.3g} s{where}.", markup=False)
-    for line in advice_lines(robot, request, result) if not request.is_alone else ():
+    for line in () if request.is_alone else result.explain().splitlines()[1:]:
         console.print(line, markup=False)
     return solved > 0
-
-
-def advice_lines(robot: RobotModel, request: SolveRequest, result: IKResult) -> list[str]:
-    """Return a line of advice for each kind of failure, the most frequent first."""
-    failed: dict[str, list[int]] = {}
-    names = () if result.clearance is None else request.collision_names(robot)
-    for problem in np.flatnonzero(~result.success)[:ADVISED_PROBLEMS].tolist():
-        given = (robot, request.targets, request.options, result, result.islands)
-        said = advice(*given, problem=problem, collision_names=names, batch=request.batch)
-        failed.setdefault(said, []).append(problem)
-    common = sorted(failed.items(), key=lambda entry: -len(entry[1]))[:ADVICE_LINES]
-    return [
-        f"Problem {problems[0]}{f' and {len(problems) - 1} more' if len(problems) > 1 else ''}: {said}"
-        for said, problems in common
-    ]
 
 
 def solve_random(job: Job, problem_count: int, seed: int, *, as_json: bool) -> bool:
     """Solve random reachable targets and print a report; return whether any problem was solved."""
     robot = load_robot(job.robot)
     links = default_links(robot, job.links)
-    request = job.with_options(robot, random_request(robot, links, problem_count, seed))
+    problems = PoseProblems.random(robot, links, problem_count, seed)
+    request = job.with_options(robot, request_of(problems))
     cache = SolverCache(job.device)
     _solve(cache, robot, request, "Loading kernels")
     answer = _solve(cache, robot, request)
-    print_report(report_of(robot, request, answer, seed), as_json=as_json)
+    print_report(report_of(problems, request.options, answer, seed), as_json=as_json)
     return bool(answer.result.success.any())
 
 

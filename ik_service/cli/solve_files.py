@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.cli.console import message_console
-from ik_service.integrations.bulk.targets import CSV_COLUMNS
+from ik_service.integrations.bulk.targets import CSV_COLUMNS, read_archive
 from ik_service.motion_columns import CLIP_COLUMNS, PATH_COLUMNS
 from ik_service.result_column import Column
 from ik_service.result_schema import ALWAYS_COLUMNS, edge_array, edge_arrays
@@ -83,11 +83,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _read_csv(path: Path, _: RobotModel) -> dict[str, Float64Array]:
-    try:
-        rows = list(csv.reader(_read_bytes(path).decode("utf-8-sig").splitlines()))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"'{path}' is not CSV in UTF-8: {error}.") from error
-    header = [name.strip() for name in rows[0]] if rows else []
+    header, rows = read_csv_rows(path)
     known = [name for columns in CSV_COLUMNS.values() for name in columns]
     present = {key: own for key, own in (CSV_COLUMNS | CHOICE_COLUMNS).items() if set(own) & set(header)}
     wanted = sorted(name for columns in present.values() for name in columns)
@@ -96,24 +92,39 @@ def _read_csv(path: Path, _: RobotModel) -> dict[str, Float64Array]:
             f"'{path}' has the header {','.join(header)!r}. Allowed: {','.join(known)}, or only x,y,z or qx,...; "
             "group and cost of candidates."
         )
-    filled = [(line, row) for line, row in enumerate(rows[1:], start=2) if len(row) > 1 or "".join(row).strip()]
-    blank = len(rows) - 1 - len(filled)
-    if blank:
-        message_console().print(f"'{path}' has {blank} blank line{'s' * (blank > 1)} without an answer.", markup=False)
-    table = np.array([_csv_row(path, line, row, header) for line, row in filled])
-    if not table.size:
+    if not rows:
         return {}
-    arrays = {key: table[:, [header.index(name) for name in columns]] for key, columns in present.items()}
-    for (line, _row), quaternion in zip(filled, arrays.get("orientations_xyzw", ()), strict=False):
+    arrays = {key: csv_numbers(path, header, rows, columns) for key, columns in present.items()}
+    for line, quaternion in zip(rows, arrays.get("orientations_xyzw", ()), strict=False):
         check_unit_quaternions(quaternion, f"'{path}' line {line}")
     return arrays
 
 
-def _csv_row(path: Path, line: int, row: list[str], header: list[str]) -> list[float]:
+def read_csv_rows(path: Path) -> tuple[list[str], dict[int, list[str]]]:
+    """Return the header of a CSV file, and its rows by line, without blank ones; InputError if it is not CSV."""
+    try:
+        rows = list(csv.reader(_read_bytes(path).decode("utf-8-sig").splitlines()))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"'{path}' is not CSV in UTF-8: {error}.") from error
+    header = [name.strip() for name in rows[0]] if rows else []
+    filled = {line: row for line, row in enumerate(rows[1:], start=2) if len(row) > 1 or "".join(row).strip()}
+    blank = len(rows) - 1 - len(filled)
+    if blank > 0:
+        message_console().print(f"'{path}' has {blank} blank line{'s' * (blank > 1)} without an answer.", markup=False)
+    return header, filled
+
+
+def csv_numbers(path: Path, header: list[str], rows: Mapping[int, list[str]], names: Sequence[str]) -> Float64Array:
+    """Return the numbers of some columns of a CSV file, shape [rows, names]; InputError with the place of another."""
+    return np.array([_csv_row(path, line, row, header, names) for line, row in rows.items()]).reshape(-1, len(names))
+
+
+def _csv_row(path: Path, line: int, row: list[str], header: list[str], names: Sequence[str]) -> list[float]:
     if len(row) != len(header):
         raise InputError(f"'{path}' line {line} has {len(row)} values. Give {len(header)}: {','.join(header)}.")
     numbers = []
-    for name, text in zip(header, row, strict=True):
+    for name in names:
+        text = row[header.index(name)]
         try:
             number = np.nan if "_" in text else float(text)  # Python reads 1_0 as 10
         except ValueError:
@@ -125,24 +136,12 @@ def _csv_row(path: Path, line: int, row: list[str], header: list[str]) -> list[f
 
 
 def _read_npz(path: Path, robot: RobotModel) -> dict[str, Float64Array]:
-    _read_bytes(path)
-    try:
-        archive = np.load(path, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise InputError(f"'{path}' holds one array without a name. Save it with numpy.savez(path, positions=...).")
-        with archive:
-            arrays = {name: np.asarray(archive[name]) for name in archive.files}
-    except InputError:
-        raise
-    except Exception as error:  # several packages read archives, each with its own errors for damaged files
-        reason = str(error) or type(error).__name__
-        raise InputError(f"'{path}' is not an .npz archive of plain arrays: {reason}.") from error
-    arrays = {
-        name: array[:, None] if array.ndim == 1 and name in CHOICE_COLUMNS else array for name, array in arrays.items()
-    }
+    names, _ = read_archive(str(path), ())
+    if other := [name for name in names if name not in NPZ_ARRAYS]:
+        raise InputError(f"'{path}' holds an array {other[0]!r}. Allowed: {', '.join(NPZ_ARRAYS)}.")
+    _, found = read_archive(str(path), names)
+    arrays = {name: own[:, None] if own.ndim == 1 and name in CHOICE_COLUMNS else own for name, own in found.items()}
     for name, array in arrays.items():
-        if name not in NPZ_ARRAYS:
-            raise InputError(f"'{path}' holds an array {name!r}. Allowed: {', '.join(NPZ_ARRAYS)}.")
         label, width = f"'{path}' {name}", NPZ_ARRAYS[name] or robot.joint_coord_count
         if array.dtype.kind not in "fiu" or array.ndim != 2 or array.shape[1] != width:
             raise InputError(f"{label} is {array.dtype} {list(array.shape)}. Allowed: numbers of shape [n, {width}].")

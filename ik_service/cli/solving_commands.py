@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ik_service.cli.console import reported_errors
-from ik_service.cli.shared_options import DeviceOption, RobotArgument
+from ik_service.cli.shared_options import DeviceOption, LinksOption, RobotArgument, WorldOption
 
 _bulk_option = partial(typer.Option, rich_help_panel="Bulk jobs")
 
@@ -22,10 +22,7 @@ def solve(
         ),
     ] = None,
     *,
-    link: Annotated[
-        list[str] | None,
-        typer.Option("--link", "-l", help="Link that is to reach the targets. Default: the only leaf link."),
-    ] = None,
+    link: LinksOption = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -51,10 +48,7 @@ def solve(
     orientation_tolerance: Annotated[
         float | None, typer.Option(help="Largest orientation error of a success \\[rad].")
     ] = None,
-    world: Annotated[
-        Path | None,
-        typer.Option(help="Objects around the robot, a .json or .yaml file; the robot needs a collision model."),
-    ] = None,
+    world: WorldOption = None,
     collision: Annotated[
         str | None,
         typer.Option(
@@ -166,7 +160,7 @@ def motion(
     velocity: Annotated[float | None, typer.Option(help="Largest speed of joints \\[rad/s or m/s].")] = None,
     acceleration: Annotated[float | None, typer.Option(help="Largest acceleration \\[rad/s^2 or m/s^2].")] = None,
     link: Annotated[str | None, typer.Option("--link", "-l", help="Link to move. Default: the only leaf.")] = None,
-    world: Annotated[Path | None, typer.Option(help="Objects around the robot, a .json or .yaml file.")] = None,
+    world: WorldOption = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Motion: .csv, .npz or .json.")] = None,
     device: DeviceOption = "auto",
 ) -> None:

@@ -1,22 +1,20 @@
 """`ik-service spheres`: collision spheres of the links of a robot, checked link pairs, and quality figures.
 
-shapes and meshes of the robot's file -> solid of each link -> spheres -> pairs -> trial -> file, figures, picture
+shapes and meshes of the robot's file -> solid of each link -> spheres -> pairs -> trial -> file, figures
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from html import escape
 from pathlib import Path
 
 import numpy as np
 from rich.table import Table
 
+from ik_service.cli.check_command import read_numbers
 from ik_service.cli.console import escaped, output_console, progress_bar
-from ik_service.collision.covering import CoveringFigures, Solid, cover_solid, covering_figures, rounded
+from ik_service.collision.covering import CoveringFigures, cover_solid, covering_figures, rounded
 from ik_service.collision.link_pairs import pair_contacts
-from ik_service.mechanism.transforms import Float64Array, quaternion_rotate
 from ik_service.robots import CollisionModel, RobotModel, choose_pairs, load_robot, without_contacts
 from ik_service.robots.readers.catalog import link_shapes
 from ik_service.robots.readers.fitted_spheres import link_solids, named_configurations
@@ -44,7 +42,6 @@ class SpheresJob:
     looks_out: float = 0.0  # of a covering: largest distance of an uncovered point of a link from the spheres [m]
     packages: tuple[Path, ...] = ()  # search folders for packages of meshes
     free: tuple[str, ...] = ()  # configurations known to be free of contact: comma-separated coordinates, or names
-    picture: Path | None = None  # SVG file to write; None for none
 
     @property
     def covers(self) -> bool:
@@ -57,10 +54,7 @@ def write_spheres(job: SpheresJob) -> None:
 
     InputError if an argument is not allowed, a shape is unreadable, or no tested configuration is free of contact.
     """
-    robot, model, solids, figures = cover_robot(job)
-    if job.picture is not None:
-        picture = write_picture(robot, solids)
-        write_whole(job.picture, lambda file: file.write(picture.encode()))
+    robot, model, figures = cover_robot(job)
     console = output_console()
     console.print(_table(robot, model, figures))
     console.print(f"Pairs that are checked: {len(model.pairs)}.{_listed(model.pairs)}", markup=False, soft_wrap=True)
@@ -93,10 +87,8 @@ def _print_trial(robot: RobotModel, model: CollisionModel) -> bool:
     return bool(is_free.any() or (least > 0.0).all(axis=1).any())
 
 
-def cover_robot(
-    job: SpheresJob,
-) -> tuple[RobotModel, CollisionModel, dict[str, Solid], dict[str, CoveringFigures]]:
-    """Return a robot, the spheres and checked pairs of its links, and by link the covered solid and the quality."""
+def cover_robot(job: SpheresJob) -> tuple[RobotModel, CollisionModel, dict[str, CoveringFigures]]:
+    """Return a robot, the spheres and checked pairs of its links, and the quality by link."""
     if job.stands_out is not None and not 0.0 < job.stands_out < math.inf:
         raise InputError(f"--stands-out is {job.stands_out:g} m. Allowed: a length above 0 m.")
     if not 0.0 <= job.looks_out < math.inf:
@@ -104,13 +96,19 @@ def cover_robot(
     if not job.per_link > 0.0:
         raise InputError(f"--per-link is {job.per_link:g}. Allowed: a number above 0.")
     robot = load_robot(job.robot, collision="ignore")
-    free = np.array([_configuration(robot, text) for text in job.free])
+    free = np.array([read_numbers(robot, text, "--free") for text in job.free])
     solids = link_solids(link_shapes(job.robot), Path(job.robot), job.packages)
     with progress_bar("Covering links" if job.covers else "Fitting spheres", 100) as bar:
         if not job.covers:
             rest = np.array([*named_configurations(robot).values()])
-            show = partial(_show_share, bar)
-            model = fit_spheres(robot, solids, rest, per_link=job.per_link, fit=job.fit, progress=show)
+            model = fit_spheres(
+                robot,
+                solids,
+                rest,
+                per_link=job.per_link,
+                fit=job.fit,
+                progress=lambda done: bar(completed=100 * done),
+            )
         else:
             spheres = {}
             for link, solid in solids.items():
@@ -121,11 +119,7 @@ def cover_robot(
         figures = {link: covering_figures(solids[link], own) for link, own in model.spheres.items()}
         if len(free):
             model = without_contacts(robot, model, free)
-    return robot.with_collision_model(model), model, solids, figures
-
-
-def _show_share(bar: Callable[..., None], share: float) -> None:
-    bar(completed=100.0 * share)
+    return robot, model, figures
 
 
 def _source(job: SpheresJob) -> str:
@@ -134,18 +128,6 @@ def _source(job: SpheresJob) -> str:
         return f"{fitted}; {job.per_link:g} spheres a link, {job.fit}"
     bound = "15 % of the least width of each link" if job.stands_out is None else f"{1e3 * job.stands_out:g} mm"
     return f"{fitted}; spheres stand out by {bound}, links look out by {1e3 * job.looks_out:g} mm"
-
-
-def _configuration(robot: RobotModel, text: str) -> list[float]:
-    if text in (named := named_configurations(robot)):
-        return [*named[text]]
-    try:
-        numbers = [float(word) for word in text.split(",")]
-    except ValueError:
-        numbers = []
-    if len(numbers) != robot.joint_coord_count:
-        raise InputError(f"--free {text!r} is not {robot.joint_coord_count} numbers with commas, 'zero' or 'middle'.")
-    return numbers
 
 
 def _listed(pairs: tuple[tuple[str, str], ...]) -> str:
@@ -166,61 +148,3 @@ def _table(robot: RobotModel, model: CollisionModel, quality: Mapping[str, Cover
         )
         table.add_row(escaped(link), str(len(model.spheres[link])), *numbers)
     return table
-
-
-VIEWS = {"front": (1, 2, 0), "side": (0, 2, 1), "top": (0, 1, 2)}
-"""Axes to the right, upwards and towards the eye of each view."""
-SIZE, EDGE = 420.0, 24.0  # of a view, and around it [px]
-POINTS_OF_A_LINK = 150
-COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")
-
-
-def write_picture(robot: RobotModel, solids: Mapping[str, Solid]) -> str:
-    """Return the SVG text of a picture of a robot at mid-range, with the solids covered by its spheres, by link."""
-    assert robot.collision_model is not None  # the picture shows spheres
-    links = list(solids)
-    poses = robot.forward_kinematics(robot.mid_joint_q, links)
-    placed = []
-    for k, link in enumerate(links):
-        spheres, surface = robot.collision_model.spheres[link], solids[link].surface
-        frame = poses.positions[0, k], poses.orientations_xyzw[0, k]
-        points = _placed(surface[:: max(1, len(surface) // POINTS_OF_A_LINK)], frame)
-        placed.append((_placed(spheres[:, :3], frame), spheres[:, 3], points, COLOURS[k % len(COLOURS)]))
-    lower = np.min([(centers - radii[:, None]).min(axis=0) for centers, radii, _, _ in placed], axis=0)
-    upper = np.max([(centers + radii[:, None]).max(axis=0) for centers, radii, _, _ in placed], axis=0)
-    scale = SIZE / float((upper - lower).max())
-    width, height = len(VIEWS) * (SIZE + EDGE) + EDGE, SIZE + 2.0 * EDGE
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}">',
-        f"<title>Spheres of {escape(robot.name)}</title>",
-        f'<rect width="{width:.0f}" height="{height:.0f}" fill="#fff"/>',
-    ]
-    for number, (name, axes) in enumerate(VIEWS.items()):
-        left = EDGE + number * (SIZE + EDGE)
-        lines.append(f'<text x="{left:.0f}" y="16" font-family="sans-serif" font-size="13">{name}</text>')
-        lines.append(f'<g transform="translate({left:.1f} {EDGE + SIZE:.1f}) scale({scale:.4g} {-scale:.4g})">')
-        lines += _view(placed, lower, axes, 1.0 / scale)
-        lines.append("</g>")
-    return "\n".join([*lines, "</svg>", ""])
-
-
-def _view(
-    placed: list[tuple[Float64Array, Float64Array, Float64Array, str]],
-    lower: Float64Array,
-    axes: tuple[int, int, int],
-    pixel: float,
-) -> Iterator[str]:
-    """Return the circles and points of a view, sorted from far to near."""
-    right, upwards, towards = axes
-    for centers, radii, points, colour in sorted(placed, key=lambda link: float(link[0][:, towards].mean())):
-        for place, radius in zip(centers - lower, radii, strict=True):
-            yield (
-                f'<circle cx="{place[right]:.4f}" cy="{place[upwards]:.4f}" r="{radius:.4f}" fill="{colour}" '
-                f'fill-opacity="0.18" stroke="{colour}" stroke-width="{pixel:.2g}" stroke-opacity="0.7"/>'
-            )
-        dots = " ".join(f"M{x:.4f} {y:.4f}h0" for x, y in (points - lower)[:, [right, upwards]])
-        yield f'<path d="{dots}" stroke="#222" stroke-width="{1.6 * pixel:.2g}" stroke-linecap="round"/>'
-
-
-def _placed(points: Float64Array, frame: tuple[Float64Array, Float64Array]) -> Float64Array:
-    return np.asarray(frame[0] + quaternion_rotate(frame[1], points))

@@ -13,12 +13,12 @@ import signal
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import FrameType
-from typing import cast
+from typing import Any, cast
 
 from prometheus_client.multiprocess import mark_process_dead
 
@@ -40,6 +40,17 @@ OF_TERMINAL = (signal.SIGINT, signal.SIGHUP)
 _logger = logging.getLogger(__name__)
 
 
+@contextmanager
+def _handled(signals: Iterable[signal.Signals], handler: Any) -> Iterator[None]:
+    """Handle signals in another way within a block."""
+    before = {sig: signal.signal(sig, handler) for sig in signals}
+    try:
+        yield
+    finally:
+        for sig, own in before.items():
+            signal.signal(sig, own)
+
+
 class Worker:
     """State of one worker in the supervisor."""
 
@@ -57,12 +68,8 @@ class Worker:
         context = multiprocessing.get_context("spawn")  # a fork would have the state of Warp, and of threads
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=run_worker, args=(self._number, theirs, *self._arguments), name=self.role)
-        before = {sig: signal.signal(sig, signal.SIG_IGN) for sig in OF_TERMINAL}
-        try:
+        with _handled(OF_TERMINAL, signal.SIG_IGN):
             self.process.start()
-        finally:
-            for sig, handler in before.items():
-                signal.signal(sig, handler)
         theirs.close()
         self._started_at = time.monotonic()
         _logger.info("Process %s has the id %d.", self.role, self.process.pid)
@@ -111,7 +118,8 @@ class Supervisor:
     def run(self) -> IKError | None:
         """Serve until a signal comes; return the error of a failed start, otherwise None."""
         settings = self._settings
-        with self._holder, tempfile.TemporaryDirectory(prefix="ik-service-") as folder, self._signals():
+        ending = _handled((signal.SIGTERM, signal.SIGINT), self._told_to_end)
+        with self._holder, tempfile.TemporaryDirectory(prefix="ik-service-") as folder, ending:
             numbers = range(1, settings.worker_count + 1)
             self._workers = [Worker(number, settings, self._address, folder) for number in numbers]
             if settings.page_port is not None:
@@ -127,16 +135,6 @@ class Supervisor:
                     worker.end()
                 end_children()
         return self._failure
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        signals = (signal.SIGTERM, signal.SIGINT)
-        before = [signal.signal(sig, self._told_to_end) for sig in signals]
-        try:
-            yield
-        finally:
-            for sig, handler in zip(signals, before, strict=True):
-                signal.signal(sig, handler)
 
     def _told_to_end(self, sig: int, frame: FrameType | None) -> None:
         """Pass the signal on to the workers; a second interrupt ends the workers at once."""

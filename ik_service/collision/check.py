@@ -16,8 +16,6 @@ from objectives.errors import InputError
 
 CHECKED_PER_BLOCK = 512  # configurations per block: bounds the memory of sphere centres
 DISTANCES_AT_ONCE = 1 << 16  # distances computed at once, about: the numbers stay in the cache
-ROUNDING = 1e-9  # of distances [m]
-FEW = 16  # most configurations whose pairs are chosen by bounds: of more, nearly every pair is near in one
 NOTHING = -1
 
 
@@ -62,7 +60,7 @@ def check_collision(
     for start in range(0, len(configurations), CHECKED_PER_BLOCK):
         block = slice(start, start + CHECKED_PER_BLOCK)
         centers = sphere_centers(robot, spheres, configurations[block])
-        for first, second in spheres.pairs[_near_pairs(spheres, centers)]:
+        for first, second in spheres.pairs:
             distance = pair_distance(spheres, centers, first, second)
             _keep_least(distance, first, second, clearance[block], closest[block])
         if world is not None:
@@ -87,25 +85,6 @@ def sphere_centers(robot: KinematicRobot, spheres: BodySpheres, configurations: 
             pose = poses[int(body)]
             np.add(pose.position[:, np.newaxis], rotated(pose.q_xyzw, points), out=centers[:, own])
     return np.moveaxis(centers, 0, -1)
-
-
-def _near_pairs(spheres: BodySpheres, centers: Float64Array) -> NDArray[np.intp]:
-    """Give the pairs of links that can be the closest in one of few configurations, in their order."""
-    if len(spheres.pairs) < 2 or centers.shape[1] > FEW:
-        return np.arange(len(spheres.pairs))
-    first_of_link = spheres.link_start[:-1]
-    middles = centers[first_of_link]  # a bound around any sphere of a link holds in all configurations
-    reach = np.linalg.norm(
-        spheres.centers - np.repeat(spheres.centers[first_of_link], np.diff(spheres.link_start), 0), axis=1
-    )
-    reach = np.maximum.reduceat(reach + spheres.radii, first_of_link)
-    a, b = spheres.pairs.T
-    least = np.linalg.norm(middles[a] - middles[b], axis=-1) - (reach[a] + reach[b])[:, np.newaxis]  # [pairs, n]
-    nearest = least.argmin(axis=0)
-    known = np.full(centers.shape[1], np.inf)
-    for pair in np.unique(nearest):
-        known = np.minimum(known, pair_distance(spheres, centers, a[pair], b[pair]))
-    return np.flatnonzero((least <= known + ROUNDING).any(axis=1))
 
 
 def pair_distance(spheres: BodySpheres, centers: Float64Array, first: int, second: int) -> Float64Array:

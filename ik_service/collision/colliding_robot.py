@@ -89,7 +89,7 @@ class CollidingRobot(KinematicRobot):
         enabled: ArrayLike | None = None,
         attached: Mapping[str, AttachedObject] | None = None,
     ) -> CollisionCheck:
-        """Compute the clearance of configurations, in float64.
+        """Compute the clearance of configurations, in float64; `ik_service.CollisionChecker` does so in microseconds.
 
         Links fixed to the world, such as a base on a table, are not checked against the world.
 

@@ -8,7 +8,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -108,6 +109,22 @@ class RobotModel(CollidingRobot):
     def joint_index(self, name: str) -> int:
         """Give the index of a moving joint in ``joint_names``."""
         return names.index_of(self, "Joint", self.joint_names, name)
+
+    def show(self, joint_q: ArrayLike | None = None, *, spheres: bool = False) -> Any:
+        """Draw configurations, by default `mid_joint_q`, in a browser or a notebook; needs the extra `page`.
+
+        Args:
+            joint_q: Configurations; those after the first are ghosts.
+            spheres: Whether the spheres of the collision model are drawn, too.
+
+        Returns:
+            A view with an address (`url`), shown in a notebook as output of a cell; `close()` ends it.
+
+        Raises:
+            ModuleNotFoundError: The extra `page` is not installed.
+        """
+        page = import_module("ik_service.page.robot_view")  # by name: the page is above, and optional
+        return page.RobotView(self, self.mid_joint_q if joint_q is None else joint_q, spheres=spheres)
 
     def forward_kinematics(self, joint_q: ArrayLike, links: Sequence[str] | None = None) -> LinkPoses:
         """Give positions [m], [n, links, 3], and orientations, [n, links, 4], of links in the world, in float64."""

@@ -123,14 +123,14 @@ def compile_ahead(state: ServiceState) -> None:
 def kinds_ahead(state: ServiceState) -> list[Kind]:
     """Return kinds of requests: name of the robot, robot, links, and what makes the request of a plain one.
 
-    First come whole poses of the last leaf link of each robot, then its other kinds, then poses of other leaf links.
+    In order: the first robot's last leaf link; whole poses of other robots' last leaf links; other kinds; other links.
     """
     found: list[tuple[int, Kind]] = []
     names = state.settings.warm_up_robots or ("panda", *state.catalog.entries)
-    for name, robot in dict(warmed_robots(state, names)).items():
+    for place, (name, robot) in enumerate(dict(warmed_robots(state, names)).items()):
         *others, last = leaf_links(robot)
         kinds = KINDS if robot.collision_model is not None else KINDS[:-2]
-        found += [(min(k, 1), (name, robot, (last,), kind)) for k, kind in enumerate(kinds)]
+        found += [(min(k, place, 1), (name, robot, (last,), kind)) for k, kind in enumerate(kinds)]
         found += [(2, (name, robot, links, KINDS[0])) for links in [(*others, last), *zip(others)] if others]
     return [kind for _, kind in sorted(found, key=itemgetter(0))]
 

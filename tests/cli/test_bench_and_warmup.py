@@ -10,6 +10,7 @@ import warp as wp
 
 from ik_service import builtin_robot_names, load_robot
 from ik_service.cli import robot_bench, warmup_command
+from ik_service.cli.bench_command import BAR_WIDTH
 from ik_service.solver.compiled.island_launches import ThreadLaunches
 
 BENCH = ("bench", "panda", "--count", "50", "--repeats", "2", "--threads", "2", "--device", "cpu")
@@ -32,8 +33,19 @@ def test_the_bench_as_json_and_for_people(run):
     assert report["threads"]["threads"] == 2
     assert report["latency"]["p50_us"] > 0
     assert report["machine"]["warp"]
+    assert report["by_batch"] == []
     text = run(*BENCH).stdout
     assert [word for word in ("1 mm, 0.01 rad", "One target: median", "2 threads:") if word not in text] == []
+
+
+def test_the_bench_plots_batches_of_more_and_more_targets(run):
+    report = json.loads(run(*BENCH, "--plot", "--json").stdout)
+    assert [size for size, _ in report["by_batch"]] == [1, 10]
+    assert min(speed for _, speed in report["by_batch"]) > 0.0
+    lines = run(*BENCH, "--plot").stdout.splitlines()
+    bars = [line.count("█") for line in lines if "█" in line]
+    assert len(bars) == 2
+    assert 0 < min(bars) <= max(bars) == BAR_WIDTH
 
 
 def test_warmup_names_what_was_there_already(run):

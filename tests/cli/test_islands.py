@@ -3,9 +3,6 @@
 import json
 
 import pytest
-from rich.console import Console
-
-from ik_service.cli import islands_command
 
 HANDS = ["left_panda_hand", "right_panda_hand"]
 ARMS = [[f"{side}_panda_joint{k}" for k in range(1, 8)] for side in ("left", "right")]
@@ -65,16 +62,6 @@ def test_links_whose_names_hold_colons_are_found(run, tmp_path):
     for target, static in (("arm:tip", []), ("arm:tip:a", ["a"]), ("a:arm:tip", ["a"])):
         (island,) = report(run, path, "-t", target)["islands"]
         assert island["static_links"] == static
-
-
-@pytest.mark.parametrize("arguments", [("dual_panda",), ("dual_panda", *TARGETS, "--lock", "left_panda_joint1=0")])
-def test_a_terminal_gets_a_tree(run, monkeypatch, arguments):
-    wide = Console(highlight=False, width=200, force_terminal=True, color_system=None)
-    monkeypatch.setattr(islands_command, "output_console", lambda: wide)
-    with wide.capture() as capture:
-        run("islands", *arguments)
-    assert "└── " in capture.get()
-    assert all(joint in capture.get() for joint in ARMS[0] + ARMS[1])
 
 
 @pytest.mark.parametrize(

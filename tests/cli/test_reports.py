@@ -9,7 +9,7 @@ import pytest
 
 from ik_service import builtin_robot_names, load_robot
 from ik_service.cli.pose_problems import PoseProblems
-from ik_service.cli.random_report import random_request, report_of
+from ik_service.cli.random_report import report_of, request_of
 from ik_service.robots import builtin_urdf
 from ik_service.service.pool.solver_cache import SolverCache
 from ik_service.service.queue.solve_request import TimedResult
@@ -40,10 +40,10 @@ def test_several_links_have_targets_that_one_configuration_reaches(run):
 
 def test_equal_seeds_draw_equal_targets_and_others_do_not():
     panda = load_robot("panda")
-    requests = (random_request(panda, ["panda_hand"], 4, seed) for seed in (1, 1, 2))
+    drawn = [PoseProblems.random(panda, ("panda_hand",), 4, seed) for seed in (1, 1, 2)]
     for first, second, third in (
-        [request.batch.positions[0] for request in requests],
-        [PoseProblems.random(panda, ("panda_hand",), 4, seed).positions for seed in (1, 1, 2)],
+        [request_of(problems).batch.positions[0] for problems in drawn],
+        [problems.positions for problems in drawn],
     ):
         assert np.array_equal(first, second)
         assert not np.array_equal(first, third)
@@ -51,11 +51,12 @@ def test_equal_seeds_draw_equal_targets_and_others_do_not():
 
 def test_a_false_success_would_show_in_the_report():
     panda = load_robot("panda")
-    request = random_request(panda, ["panda_hand"], 4, 0)
+    problems = PoseProblems.random(panda, ("panda_hand",), 4, 0)
+    request = request_of(problems)
     result = SolverCache("cpu").solve(panda, request)
-    assert report_of(panda, request, TimedResult(result, 0.0, 1.0), 0).confirmed == result.success.sum() > 0
+    assert report_of(problems, request.options, TimedResult(result, 0.0, 1.0), 0).confirmed == result.success.sum() > 0
     moved = replace(result, joint_q=result.joint_q + np.float32(0.1), success=np.ones(4, bool))
-    assert report_of(panda, request, TimedResult(moved, 0.0, 1.0), 0).confirmed == 0
+    assert report_of(problems, request.options, TimedResult(moved, 0.0, 1.0), 0).confirmed == 0
 
 
 def test_robots_lists_all(run):

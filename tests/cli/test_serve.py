@@ -41,7 +41,6 @@ def test_a_port_in_use_is_said_in_one_line(run):
         (["--robots", ","], "setting robots (IK_SERVICE_ROBOTS) names none"),
         (["--device", "cuda:77"], "cuda:77"),
         (["--device", "cuda:77", "--workers", "2"], "cuda:77"),
-        (["--fronts", "2"], "Set workers"),  # an option of an earlier version
     ],
 )
 def test_what_is_wrong_at_the_start_is_said_in_one_line(run, options, said):

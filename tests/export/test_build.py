@@ -52,15 +52,14 @@ def test_it_compiles_without_a_warning_and_gives_the_same_bytes(folder, compiler
         assert run([f"./{name}", data], folder).splitlines()[-1] == SAME
 
 
-def test_the_programs_of_the_document_run(folder):
-    programs = re.findall(r"^```c\n(.*?)^```$", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)
+def test_the_program_of_the_document_runs(folder):
+    (program,) = re.findall(r"^```c\n(.*?)^```$", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)
     run(["gcc", "-c", "panda_ik.c"], folder)
-    for program, said in zip(programs, ("solved, joint 1 at ", "there, "), strict=True):
-        (folder / "program.c").write_text(program)
-        for compiler, language in (("gcc", C99), ("g++", CXX17)):
-            run([compiler, *language, *WARNINGS, "-c", "program.c"], folder)
-            run(["gcc", "program.o", "panda_ik.o", *objects(folder), "-lm", "-o", "program"], folder)
-            assert run(["./program"], folder).startswith(said)
+    (folder / "program.c").write_text(program)
+    for compiler, language in (("gcc", C99), ("g++", CXX17)):
+        run([compiler, *language, *WARNINGS, "-c", "program.c"], folder)
+        run(["gcc", "program.o", "panda_ik.o", *objects(folder), "-lm", "-o", "program"], folder)
+        assert run(["./program"], folder).startswith("solved, joint 1 at ")
 
 
 @pytest.mark.evidence

@@ -201,6 +201,17 @@ def test_obstacles_are_kept_away_from():
     assert 0 < results[1].success.sum() < COUNT
 
 
+def test_configurations_are_checked_as_on_the_host():
+    robot, world = ik_service.load_robot("panda"), World({"box": Box((0.3, 0.3, 0.3), (0.5, 0, 0.4, 0, 0, 0, 1))})
+    joint_q = robot.random_joint_q(np.random.default_rng(0), 100)
+    checker, expected = ik_service.CollisionChecker(robot, world, device=GPU), robot.collision(joint_q, world)
+    assert 0 < expected.is_free.sum() < 100
+    for rows in (slice(0, 1), slice(None)):
+        found = checker.check(joint_q[rows])
+        np.testing.assert_allclose(found.clearance, expected.clearance[rows], atol=1e-9)
+        assert found.closest_pairs == expected.closest_pairs[rows]
+
+
 @pytest.mark.evidence
 @each_engine
 def test_loops_are_closed(engine):

@@ -11,8 +11,8 @@ import ik_service.integrations.bulk
 import objectives
 
 IK_SERVICE = """
-CandidateResult ClipResult EngineError IKResult IKSolver IKStatus KernelCacheError PathResult Poses RobotFileError
-RobotModel SolverOptions Target __version__ builtin_robot_names load_robot
+CandidateResult ClipResult CollisionChecker EngineError IKResult IKSolver IKStatus KernelCacheError PathResult Poses
+RobotFileError RobotModel SolverOptions Target __version__ builtin_robot_names load_robot
 """
 OBJECTIVES = """
 IKError IKJacobianType IKJointType IKModel IKObjective IKObjectiveAxisAlign IKObjectiveCenterOfMass

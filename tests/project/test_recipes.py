@@ -8,13 +8,15 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import pytest
 import yaml
 from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
 from ik_service.cli.app import app as command_line
 from ik_service.mechanism.transforms import quaternion_rotate
-from ik_service.settings import ENV_PREFIX
+from ik_service.service import create_app
+from ik_service.settings import ENV_PREFIX, load_settings
 from tests.project.test_operations import TEXT as OPERATIONS
 from tests.project.test_readme import ONE_PROGRAM
 
@@ -75,7 +77,8 @@ def test_my_own_robot_answers_and_is_served_with_its_spheres(tmp_path, monkeypat
     assert reached.shape == (100, 2, 3)
     assert np.linalg.norm(reached - seen.positions, axis=2).max() < MET
     assert robot.collision(both.joint_q).is_free.all()
-    with TestClient(names["app"]) as client:
+    assert "ik-service serve --catalog-dir robots" in (RECIPES / "my-own-robot.md").read_text()
+    with TestClient(create_app(load_settings(catalog_dir=tmp_path / "robots"))) as client:
         body = {"targets": [{"link": "tool", "positions": poses.positions.tolist()}]}
         reply = client.post("/v1/robots/arm/solve", json=body, headers={"X-API-Key": KEY})
         assert client.get("/v1/robots/arm").status_code == 401
@@ -173,3 +176,17 @@ def test_the_names_of_the_service_in_production_exist():
     links = re.findall(r"operations\.md#([\w-]+)", (RECIPES / "service-in-production.md").read_text())
     assert len(links) >= 5
     assert set(links) <= {title.lower().replace(" ", "-").replace(",", "") for title in titles}
+
+
+@pytest.mark.parametrize(
+    ("name", "example"), [("learnt-tool-offset", "learn_tool_offset"), ("lerobot", "lerobot_so101")]
+)
+def test_what_a_recipe_shows_of_an_example_stands_there(name, example):
+    """The examples run beside PyTorch and LeRobot in tests/frameworks."""
+    lines = iter((ROOT / "examples" / f"{example}.py").read_text().splitlines())
+    shown = [text for language, text in blocks_of(name) if language == "py"]
+    assert len(shown) == 1
+    for line in shown[0].splitlines():
+        assert line == "..." or line in lines, line  # in this order
+    commands = [text for language, text in blocks_of(name) if language == "sh"]
+    assert [command.split()[:2] for command in commands] == [["python", f"examples/{example}.py"]]

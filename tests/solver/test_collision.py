@@ -303,7 +303,7 @@ def test_combinations_of_problems_with_other_numbers_of_solutions():
         ({"world": [WORLD, OTHER]}, "world_index is missing: there are 2 worlds"),
         ({"world": [WORLD, OTHER], "world_index": [2]}, "world_index must be .* from 0 to 1"),
         ({"world": WORLD, "object_enabled": [True]}, "object_enabled must be truth values"),
-        ({"world": ["table"]}, "world must hold worlds, got str"),
+        ({"world": ["table"]}, "world must be a World or a list of them, got str"),
         *(({"options": {"seeds": seeds}}, "Option seeds is") for seeds in (True, [1], 1.5)),
     ],
 )

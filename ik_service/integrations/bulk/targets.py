@@ -24,11 +24,11 @@ class NpzTargets:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.column_names, self._arrays = _read_archive(path, ())
+        self.column_names, self._arrays = read_archive(path, ())
 
     def check(self, shapes: Shapes) -> int:
         """Read these columns, check types, shapes and checksums, and return the number of rows."""
-        _, self._arrays = _read_archive(self.path, shapes)
+        _, self._arrays = read_archive(self.path, shapes)
         for name, array in self._arrays.items():
             if array.dtype.kind not in "fiu":
                 raise InputError(f"'{self.path}': column '{name}' is of type {array.dtype}. Give numbers.")
@@ -43,14 +43,17 @@ class NpzTargets:
         return {name: as_floats(array[first : first + count]) for name, array in self._arrays.items()}
 
 
-def _read_archive(path: str, names: Iterable[str]) -> tuple[tuple[str, ...], dict[str, NDArray[Any]]]:
+def read_archive(path: str, names: Iterable[str]) -> tuple[tuple[str, ...], dict[str, NDArray[Any]]]:
     """Return the names of all arrays of an archive, and the arrays of `names`; InputError for an unreadable file."""
     arrays, what = dict[str, NDArray[Any]](), ""
     try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+        with open(path, "rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("it holds one array without a name")
             for name in names:
                 what = f": column '{name}'"
-                arrays[name] = archive[name]
+                arrays[name] = np.asarray(archive[name])
             return tuple(archive.files), arrays
     except OSError as error:
         raise InputError(f"Cannot read '{path}': {error.strerror or error}.") from error

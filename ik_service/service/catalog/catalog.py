@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
+from ik_service.mechanism.names import unknown_name
 from ik_service.service.catalog.entries import Entry, Precondition
 from ik_service.service.catalog.file_store import ENTRY_NAME, Files, FileStore, disk_errors
 from ik_service.service.errors.exceptions import (
@@ -84,8 +85,8 @@ class Catalog(ABC, Generic[AnyEntry]):
         """Return an entry; UnknownNameError, with all names, if no entry has this name."""
         found = self._served.get(name)
         if found is None:
-            noun = self.noun.capitalize()
-            raise self.unknown_error(f"{noun} {name[:100]!r} is not served. {noun}s: {', '.join(self._served)}.")
+            noun, names = self.noun.capitalize(), list(self._served)
+            raise self.unknown_error(unknown_name(f"{noun} {name[:100]!r} is not served.", noun, names, name[:100]))
         return found
 
     def serves(self, name: str) -> bool:

@@ -48,8 +48,10 @@ class ServedRobot(Entry):
 
     @property
     def content(self) -> bytes:
-        """Its URDF, or the hash of a robot without."""
-        return self.text if self.text is not None else self.model.content_hash.encode()
+        """Its URDF, and the hash of a robot without, or with spheres that a file beside the URDF may name."""
+        text = b"" if self.text is None else self.text
+        may_have_file = self.is_put and self.model.collision_model is not None
+        return text + self.model.content_hash.encode() if may_have_file or not text else text
 
     @cached_property
     def ends(self) -> str:

@@ -1,6 +1,7 @@
 """Folder of uploaded robots or worlds: one file per entry, written completely or not at all.
 
-A second file per entry names the owner: the API key of the upload. An entry without this file has no owner.
+A second file per entry names the owner: the API key of the upload. An entry without this file has no owner. A file of
+spheres beside a robot comes from the operator, never over HTTP.
 
 Several processes may share the folder. A process locks the folder before a change; other processes see the change by
 the folder's time of change.
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ik_service.robots.readers.sphere_file import SUFFIXES as SPHERES
 from ik_service.service.errors.exceptions import CatalogStorageError, CatalogStorageFullError
 from ik_service.service.queue.fair_cap import Owner
 from ik_service.whole_file import UNFINISHED, sync_folder, write_whole
@@ -30,8 +32,8 @@ OWNER = ".owner"
 OWNER_CHARACTERS_MAX = 256
 _SETTLED_NS = 100_000_000  # older times of change cover all changes: this is much more than the step of the clock
 
-Files = dict[str, tuple[int, int, int]]
-"""State of each file by the name of what it has: inode, time of change, size."""
+Files = dict[str, tuple[tuple[int, int, int], ...]]
+"""State of each entry's file, and of files of spheres beside it, by the entry's name: inode, time of change, size."""
 
 _logger = logging.getLogger(__name__)
 
@@ -57,7 +59,7 @@ class FileStore:
     """
 
     def __init__(self, folder: Path, noun: str, most_bytes: int) -> None:
-        self._folder, self._noun, self._suffix, self._most_bytes = folder, noun, SUFFIXES[noun], most_bytes
+        self.folder, self._noun, self._suffix, self._most_bytes = folder, noun, SUFFIXES[noun], most_bytes
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with self.alone():  # writers hold the lock, so an unfinished file is from a process that died
@@ -72,7 +74,7 @@ class FileStore:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Lock the folder against changes by other processes; OSError if the folder cannot be opened."""
-        descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
@@ -81,27 +83,32 @@ class FileStore:
 
     def changed_at(self) -> int | None:
         """Return the time of the last change of the folder [ns]; None if a later change may have the same time."""
-        changed = self._folder.stat().st_mtime_ns
+        changed = self.folder.stat().st_mtime_ns
         return changed if time.time_ns() - changed > _SETTLED_NS else None
 
     def files(self) -> Files:
         """Return the files in the folder, sorted by name; files with another name are logged once and ignored."""
         found = {}
-        for entry in sorted(os.scandir(self._folder), key=lambda entry: entry.name):
+        for entry in sorted(os.scandir(self.folder), key=lambda entry: entry.name):
             name = entry.name.removesuffix(self._suffix)
-            if entry.name.endswith((OWNER, *SUFFIXES.values())) and name == entry.name:
-                continue  # a file of the other kind
+            if entry.name.endswith((OWNER, *SPHERES, *SUFFIXES.values())) and name == entry.name:
+                continue  # a file of the other kind, or beside an entry
             if name == entry.name or not ENTRY_NAME.fullmatch(name):
                 if not entry.name.endswith(UNFINISHED) and entry.name not in self._misnamed:
                     self._misnamed.add(entry.name)
                     _logger.warning("File %s of the catalog is left out: not the name of a %s.", entry.name, self._noun)
                 continue
             try:
-                state = entry.stat()
+                states = [entry.stat(), *(path.stat() for path in self.beside(name))]
             except FileNotFoundError:
                 continue
-            found[name] = (state.st_ino, state.st_mtime_ns, state.st_size)
+            found[name] = tuple((state.st_ino, state.st_mtime_ns, state.st_size) for state in states)
         return found
+
+    def beside(self, name: str) -> list[Path]:
+        """Return the files of spheres beside the file of a robot."""
+        paths = [self.folder / f"{name}{suffix}" for suffix in SPHERES if self._noun == "robot"]
+        return [path for path in paths if path.is_file()]
 
     def text(self, name: str) -> bytes | None:
         """Return the content of a file; log an error and return None if the file cannot be read."""
@@ -132,14 +139,14 @@ class FileStore:
             write_whole(self._owner_path(name), lambda file: file.write(owner.encode()))
 
     def delete(self, name: str) -> None:
-        """Delete a file and the file with its owner; OSError if the disk refuses the change."""
-        self._path(name).unlink(missing_ok=True)
-        self._owner_path(name).unlink(missing_ok=True)
-        sync_folder(self._folder)
+        """Delete a file and the files beside it; OSError if the disk refuses the change."""
+        for path in (self._path(name), *self.beside(name), self._owner_path(name)):
+            path.unlink(missing_ok=True)
+        sync_folder(self.folder)
 
     def _path(self, name: str) -> Path:
         assert ENTRY_NAME.fullmatch(name)  # the catalog checks the name; a path here would leave the folder
-        return self._folder / f"{name}{self._suffix}"
+        return self.folder / f"{name}{self._suffix}"
 
     def _owner_path(self, name: str) -> Path:
         return self._path(name).with_suffix(self._suffix + OWNER)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from ik_service.errors import RobotFileError
 from ik_service.robots import RobotModel, Sphere, builtin_robot_names, builtin_urdf, choose_pairs, load_robot, load_urdf
+from ik_service.robots.readers.read_model import read_collision_model
+from ik_service.robots.readers.sphere_file import read_spheres_beside
 from ik_service.robots.readers.urdf import read_urdf
 from ik_service.robots.readers.xml_reader import MAX_BYTES
 from ik_service.service.catalog.catalog import Catalog
@@ -42,7 +44,11 @@ class RobotCatalog(Catalog[ServedRobot]):
         super().__init__(folder, built_in, max_uploaded=max_uploaded, uploaders=uploaders)
 
     def _entry_of(self, name: str, text: bytes) -> ServedRobot:
-        return ServedRobot(text, dataclasses.replace(read_uploaded(text), name=name), "uploaded")  # the name in the URL
+        model = dataclasses.replace(read_uploaded(text), name=name)  # the name in the URL
+        spheres = None if self._store is None else read_spheres_beside(self._store.folder, name)
+        if spheres is not None:
+            model = model.with_collision_model(read_collision_model(model, {}, spheres))
+        return ServedRobot(text, model, "uploaded")
 
 
 def built_in_urdf(name: str, model: RobotModel) -> bytes | None:

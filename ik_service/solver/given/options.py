@@ -7,6 +7,7 @@ from functools import cached_property, lru_cache
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
 
+from ik_service.mechanism.names import unknown_name
 from ik_service.solver.lm.codes import SAMPLERS
 from ik_service.solver.lm.ranking import PRECISE_ORIENTATION, PRECISE_POSITION
 from objectives import IKJacobianType, InputError
@@ -238,7 +239,7 @@ class SolverOptions:
         known = [field.name for field in fields(self)]
         for name in changes:
             if name not in known:
-                raise InputError(f"Unknown option {name!r}. Options: {', '.join(known)}.")
+                raise InputError(unknown_name(f"Unknown option {name!r}.", "Option", known, name))
         values: dict[str, Any] = dict(changes)  # checked in __post_init__
         return replace(self, **values)
 

@@ -49,10 +49,10 @@ def read_worlds(
 
     UnknownNameError for an unknown link, InputError without a collision model, or for a value that is not allowed.
     """
-    worlds = () if world is None else (world,) if isinstance(world, World) else tuple(world)
+    worlds = () if world is None else tuple(world) if isinstance(world, Sequence) else (world,)
     for one in worlds:
         if not isinstance(one, World):
-            raise InputError(f"world must hold worlds, got {type(one).__name__}.")
+            raise InputError(f"world must be a World or a list of them, got {type(one).__name__}.")
     if not is_checked(robot, options, worlds or attached or None):
         if options.best_of == "clearance":
             raise InputError("Option best_of='clearance' needs a check for collision: a robot with a collision model.")

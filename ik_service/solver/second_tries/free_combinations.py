@@ -8,14 +8,13 @@ The rows of an island hold its self-collision, static links and the world, but n
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.collision.collision_data import CollisionData
 from ik_service.kernels.device_lock import DEVICE_LOCK
 from ik_service.kernels.kernel_loading import KernelsFor
 from ik_service.robots import RobotModel
@@ -28,7 +27,7 @@ from ik_service.solver.recorded_launches import PreparedSolve
 from ik_service.solver.result import IKResult
 from ik_service.solver.second_tries.target_solves import FoundAnswers, TimeLeft
 from ik_service.solver.solve import SolverCore
-from ik_service.solver.verdict.collision_verdict import CollisionVerdict
+from ik_service.solver.verdict.collision_verdict import ClearanceCheck
 
 SOLUTIONS_TRIED = (8, 16)
 """Solutions requested from each island; the second number if no combination of the first ones is free."""
@@ -90,9 +89,10 @@ class FreeCombinations:
 
     def __init__(self, core: SolverCore) -> None:
         self._core = core
-        self._data: CollisionData | None = None  # separate from the core's, whose solves run in between
-        self._verdict: CollisionVerdict | None = None
-        self._capacity = 0
+
+    @cached_property
+    def _check(self) -> ClearanceCheck:
+        return ClearanceCheck(self._core.model)  # apart from the core's, whose solves run in between
 
     def can_help(self, result: IKResult, batch: Batch) -> NDArray[np.bool_]:
         """Select problems of several islands; only the compiled engine keeps several solutions of an island."""
@@ -136,24 +136,13 @@ class FreeCombinations:
             candidates, owners = solutions.combined(np.flatnonzero(~is_free), first, size)
             if not len(owners):
                 break
-            clearance = self._clearances(candidates, owners, worlds)
+            self._check.use(worlds.part(owners))
+            clearance = self._check.check(candidates)["clearance"]
             good = np.flatnonzero((clearance > 0.0) & (clearance >= margin))
             solved, best = np.unique(owners[good], return_index=True)
             chosen[solved], is_free[solved] = candidates[good[best]], True
             first, size = first + size, 4 * size
         return chosen, is_free
-
-    def _clearances(
-        self, joint_q: NDArray[np.float64], owners: NDArray[np.intp], worlds: CheckedWorlds
-    ) -> NDArray[np.float64]:
-        core = self._core
-        if self._data is None:
-            self._data = CollisionData(core.model, core.lanes)
-        self._data.use(*worlds.part(owners), 0.0)
-        if self._verdict is None or len(joint_q) > self._capacity:
-            self._capacity = 1 << (len(joint_q) - 1).bit_length()
-            self._verdict = CollisionVerdict(core.model, self._data, self._capacity)
-        return self._verdict.clearances_of(joint_q)
 
 
 @lru_cache(64)

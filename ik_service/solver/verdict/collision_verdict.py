@@ -16,12 +16,13 @@ from ik_service.collision.arrays import CollisionWorlds, ObjectKind, world_bits
 from ik_service.collision.body_spheres import BodySpheres
 from ik_service.collision.collision_data import CollisionData
 from ik_service.collision.world import MAX_ATTACHED
-from ik_service.compiler import cpu_target
+from ik_service.compiler import Lanes, cpu_target
 from ik_service.kernels import typed_warp
 from ik_service.kernels.host_device_array import HostColumns, HostDeviceArray, wait
 from ik_service.kernels.kernel_loading import load_kernels_alone
 from ik_service.robots import DeviceModel
 from ik_service.solver.arrays.parts import SOLVE_IO, first_problem
+from ik_service.solver.given.worlds import CheckedWorlds
 from ik_service.solver.lm.codes import BLOCKED_BY_COLLISION, PROBLEM_COUNT, SETTINGS_COUNT
 from ik_service.solver.verdict.float64_kinematics import (
     Kinematics,
@@ -150,9 +151,10 @@ class CollisionVerdict:
         """Return kernels and arguments, for settings, part and parts, to judge configurations in float64."""
         # Success is withdrawn if clearance is too small
         judge = [*which, self._data.margin, self.clearance.device, success, status]
-        return [*self._clearance_steps(which, judged_q), (_judge_clearance, judge)]
+        return [*self.clearance_steps(which, judged_q), (_judge_clearance, judge)]
 
-    def _clearance_steps(self, which: Sequence[Any], judged_q: wp.array[Any]) -> list[tuple[wp.Kernel, list[Any]]]:
+    def clearance_steps(self, which: Sequence[Any], judged_q: wp.array[Any]) -> list[tuple[wp.Kernel, list[Any]]]:
+        """Return the kernel and arguments, for settings, part and parts, of the clearances of configurations."""
         load_kernels_alone(self._kernel.module, self._model.device)
         if self._of is not self._data.body_spheres:
             self._of = self._data.body_spheres
@@ -161,17 +163,43 @@ class CollisionVerdict:
         check += [self._data.margin, *(array.device for array in self.written.values())]
         return [(self._kernel, check)]
 
-    def clearances_of(self, joint_q: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the clearances of configurations [n, joint_coord_count], each in the world of its line's problem."""
+
+class ClearanceCheck:
+    """Clearances of any configurations, among worlds that are given before."""
+
+    def __init__(self, model: DeviceModel) -> None:
+        self._model, self._data, self._capacity = model, CollisionData(model, Lanes(1)), 0
+        self._recorded: tuple[Any, ...] | None = None  # version of the data, with the launch and its inputs
+
+    def use(self, around: CheckedWorlds) -> None:
+        """Set the worlds and attached objects; those of a line are for the configuration of this number."""
+        self._data.use(*around, 0.0)
+
+    def check(self, joint_q: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+        """Return clearances [m] and closest pairs of configurations, [n, joint_coord_count].
+
+        A launch is recorded once per exchange of arrays: its arguments cost more than a configuration.
+        """
         device, count = self._model.device, len(joint_q)
-        sizes = np.zeros(SETTINGS_COUNT, np.int32)
-        sizes[PROBLEM_COUNT] = count
-        which = [wp.array(sizes, dtype=wp.int32, device=device), 0, 1]
-        for kernel, inputs in self._clearance_steps(which, wp.array(joint_q, dtype=wp.float64, device=device)):
-            wp.launch(kernel, count, inputs, device=device)
-        self.clearance.fetch(count)
+        if count > self._capacity or self._recorded is None or self._recorded[0] != self._data.version:
+            self._capacity = max(self._capacity, 1 << max(count - 1, 0).bit_length())
+            given = HostDeviceArray((self._capacity, self._model.joint_coord_count), wp.float64, device)
+            sizes = HostDeviceArray((SETTINGS_COUNT,), wp.int32, device, per_problem=False)
+            verdict = CollisionVerdict(self._model, self._data, self._capacity)
+            ((kernel, inputs),) = verdict.clearance_steps([sizes.device, 0, 1], given.device)
+            launch = wp.launch(kernel, 1, inputs, device=device, record_cmd=True)
+            self._recorded = self._data.version, verdict, sizes, given, launch
+        _, verdict, sizes, given, launch = self._recorded
+        given.host[:count], sizes.host[PROBLEM_COUNT] = joint_q, count
+        for array in (sizes, given):
+            array.push(count)
+        launch.set_dim(count)
+        launch.launch()
+        for array in verdict.written.values():
+            array.fetch(count)
         wait(device)
-        return self.clearance.read(count)
+        found: dict[str, NDArray[Any]] = verdict.columns.read(count)
+        return found
 
 
 def _room(count: int) -> int:

@@ -11,6 +11,7 @@ import pytest
 
 from ik_service.errors import RobotFileError
 from ik_service.robots import builtin_urdf, load_robot
+from ik_service.robots.readers.sphere_file import model_document
 from ik_service.service.catalog.entries import Precondition
 from ik_service.service.catalog.file_store import FileStore
 from ik_service.service.catalog.robot_catalog import RobotCatalog
@@ -51,6 +52,41 @@ def fresh(catalog):
     """A catalog that has taken in what others have changed."""
     catalog.refresh()
     return catalog
+
+
+def test_spheres_beside_a_robot_are_its_collision_model(tmp_path, caplog):
+    model = load_robot("ur5e").collision_model
+    assert model is not None
+    (tmp_path / "arm.urdf").write_bytes(UR5E)
+    (tmp_path / "arm.collision.json").write_text(model_document(model, "a test"))
+    (tmp_path / "bare.urdf").write_bytes(UR5E)
+    catalog = catalog_of(tmp_path)
+    arm, bare = catalog.entries["arm"], catalog.entries["bare"]
+    assert arm.model.collision_model.content_hash == model.content_hash
+    assert bare.model.collision_model is None
+    assert arm.text == bare.text == UR5E
+    assert arm.etag != bare.etag
+    FileStore(tmp_path, "world", 100).files()
+    assert not caplog.records
+
+    fewer = model.without_pairs(model.pairs[1:], "a test")
+    (tmp_path / "arm.collision.json").unlink()
+    (tmp_path / "arm.collision.yaml").write_text(model_document(fewer, "a test"))
+    replaced = fresh(catalog).entries["arm"]
+    assert replaced.model.collision_model.pairs == model.pairs[:1]
+    assert replaced.etag not in (arm.etag, bare.etag)
+    assert catalog.entries["bare"] is bare
+
+    (tmp_path / "bare.collision.json").write_text('{"spheres": {"wrist": [[0, 0, 0, 0.1]]}}')
+    assert list(fresh(catalog).entries) == ["panda", "arm"]
+    assert "bare" in caplog.text
+    assert "Link 'wrist'" in caplog.text
+    with pytest.raises(InputError, match="Link 'wrist'"):
+        catalog.put("bare", UR5E, ANY)
+
+    catalog.delete("arm", ANY)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bare.collision.json", "bare.urdf"]
+    assert catalog.put("arm", UR5E, ANY)[0].model.collision_model is None
 
 
 def test_what_is_put_is_there_after_a_restart_and_what_is_deleted_is_not(tmp_path):
