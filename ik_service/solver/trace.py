@@ -60,9 +60,7 @@ class SolveTrace:
     steps: NDArray[np.int32]  # iterations so far, shape [entries, attempts, islands]
     joint_q: Float64Array  # configurations [rad or m], shape [entries, attempts, coordinates]
     cost: Float64Array  # 1/2 |r|^2 of an island as its kernel counts, shape [entries, attempts, islands]
-    damping_factor: (
-        Float64Array  # of the next step, by progress; NaN with priorities, shape [entries, attempts, islands]
-    )
+    damping_factor: Float64Array  # of the next step; NaN with priorities, shape [entries, attempts, islands]
     norms: Float64Array  # |r| of weighted rows in float64, shape [entries, attempts, labels]
     position_error: Float64Array  # by the verdict [m], NaN if free, shape [entries, attempts, targets]
     orientation_error: Float64Array  # [rad], in the same form
@@ -117,7 +115,7 @@ class Tracing:
     def trace(self, result: IKResult, problem: int = 0, *, seeds: int | None = None) -> SolveTrace:
         """Return the attempts at one problem of a result, iteration by iteration; `print` shows why they ended.
 
-        The solver's own kernels make each attempt again, ended after 1, 2, 3, ... iterations. Second tries, such as
+        The solver's own kernels make each attempt again, ended after 0, 1, 2, ... iterations. Second tries, such as
         `repair`, are left out. Data of targets and objectives are those of now.
 
         Args:
@@ -153,7 +151,7 @@ def _traced(solves: SecondTries, head: ResultHead, result: IKResult, problem: in
         sensitivity=None,
     )
     guess = solves.opened_starts(batch, options)
-    with solves.using_targets(batch.targets), core.data_of(batch):
+    with core.data_of(batch), solves.using_targets(batch.targets):
         own, entries = batch._replace(targets=None, lines=None), list[dict[str, NDArray[Any]]]()
         for count in range(asked.max_iterations + 1):
             done = core.run(own, options, guess=guess, verdict=False, iterations=count)
@@ -167,14 +165,14 @@ def _traced(solves: SecondTries, head: ResultHead, result: IKResult, problem: in
         has_start, branches = own.start is not None, core.work.problems.searches.branches.numpy()[0, : len(sources)]
         origins = [_starts(options.search_seeds, int(state), has_start=has_start) for state in branches]
         chosen = tuple(map(_answer, answer_seeds, origins, entries[-1]["rank"].T))
-        kept = sorted({*range(min(wanted, len(entries[-1]["rank"]))), *(seed for seed in chosen if seed >= 0)})
-        found = {name: np.stack([one[name][kept] for one in entries]) for name in OF_ATTEMPTS}
-        shape, lines = found["joint_q"].shape, found["joint_q"].reshape(-1, found["joint_q"].shape[2])
-        many = own.part(np.zeros(len(lines), np.intp))
-        with core.data_of(many):
-            judging = replace(options, best_of=None, seeds=1, max_iterations=1)
-            verdict = core.solve(head, many._replace(lines=None), judging, judged=lines)
-            norms = _norms(core, many, lines.astype(np.float64))
+    kept = sorted({*range(min(wanted, len(entries[-1]["rank"]))), *(seed for seed in chosen if seed >= 0)})
+    found = {name: np.stack([one[name][kept] for one in entries]) for name in OF_ATTEMPTS}
+    shape, lines = found["joint_q"].shape, found["joint_q"].reshape(-1, found["joint_q"].shape[2])
+    many = batch.part(np.zeros(len(lines), np.intp))
+    with core.data_of(many), solves.using_targets(many.targets):
+        judging = replace(options, best_of=None, seeds=1, max_iterations=1)
+        verdict = core.solve(head, many._replace(targets=None, lines=None), judging, judged=lines)
+        norms = _norms(core, many, lines.astype(np.float64))
     assert verdict is not None
     costs, steps, rank, status = (
         found[name][:, :, : len(sources)] for name in ("cost", "iterations", "rank", "status")
