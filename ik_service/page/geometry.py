@@ -38,10 +38,9 @@ _Z_AXIS = np.array([0.0, 0.0, 1.0])
 class Role(IntEnum):
     """Role of a part; decides its colour."""
 
-    ROD = 0
-    JOINT = 1
-    TIP = 2
-    LINK = 3
+    ROD = 0  # its own colour
+    JOINT = 1  # that of the result
+    LINK = 2  # its own, with some of the result's
 
 
 class Body(NamedTuple):
@@ -83,7 +82,7 @@ class Parts:
     X_body: Float64Array  # `T_body_part` [m, xyzw], shape [parts, 7]
     scales: Float64Array  # scale of the mesh along its axes [m], shape [parts, 3]
     role: NDArray[np.int64]  # `Role` of each part, shape [parts]
-    index: NDArray[np.int64]  # DOF of a joint's part; link of a tip, a mesh or a sphere; -1 for others, shape [parts]
+    index: NDArray[np.int64]  # DOF whose result is shown, or link of a sphere; -1 for rods, shape [parts]
     link: NDArray[np.int64]  # link of each part, for a disc the link turned by the joint; -1 for spheres, shape [parts]
     color: NDArray[np.uint8]  # own color of each part, shape [parts, 3]
 
@@ -175,13 +174,17 @@ def robot_parts(robot: RobotModel, bodies: Mapping[str, Sequence[Body]] | None =
     for link, name in enumerate(robot.link_names):
         body, frame = int(robot.link_body[link]), robot.link_X_body[link]
         for one in bodies.get(name, ()):
-            of: tuple[Any, ...] = (Role.ROD if is_dressed else Role.LINK, link)
-            if one.material == JOINT_MATERIAL and body >= 0:
-                of = Role.JOINT, int(robot.joint_qd_start[body])
+            role = Role.ROD if is_dressed else Role.LINK
+            of = _shown_result(robot, body, Role.JOINT if one.material == JOINT_MATERIAL else role)
             collected.add_body(body, frame, one, *of, link, one.color or ROD_COLOR)
     if not is_dressed:
         _add_rods(robot, collected, bodies)
     return collected.parts()
+
+
+def _shown_result(robot: RobotModel, body: int, role: Role) -> tuple[Role, int]:
+    """Return a role and the DOF whose result is shown; what does not move shows none."""
+    return (Role.ROD, -1) if body < 0 or role == Role.ROD else (role, int(robot.joint_qd_start[body]))
 
 
 def _add_rods(robot: RobotModel, collected: _Collected, bodies: Mapping[str, Sequence[Body]]) -> None:
@@ -205,9 +208,9 @@ def _add_rods(robot: RobotModel, collected: _Collected, bodies: Mapping[str, Seq
         _add_joint(robot, collected, joint, link, float(thickness[link]))
     leaves = set(range(len(robot.link_names))) - set(robot.link_parent.tolist())
     for link in sorted(leaves):
-        scales = (1.15 * float(thickness[link]),) * 3
-        row = _Row(int(robot.link_body[link]), robot.link_X_body[link], scales, Role.TIP, link, link)
-        collected.balls.append(row)
+        scales, body = (1.15 * float(thickness[link]),) * 3, int(robot.link_body[link])
+        of = _shown_result(robot, body, Role.JOINT)
+        collected.balls.append(_Row(body, robot.link_X_body[link], scales, *of, link))
 
 
 def sphere_parts(robot: RobotModel) -> Parts:
@@ -302,28 +305,16 @@ def ball_mesh() -> Mesh:
 
 
 def box_mesh() -> Mesh:
-    """Return a box of side 1 with round edges."""
-    half, arc = 0.5 - BOX_EDGE, np.linspace(0.0, 0.5 * np.pi, 4)
-    around = (arc + arc[-1] * np.arange(4)[:, None]).ravel()
-    corners = half * np.sign(np.stack([np.cos(around), np.sin(around)]).reshape(2, 4, 4)[:, :, [1]]).repeat(4, 2)
-    circle = np.stack([np.cos(around), np.sin(around)])
-    rings = [np.zeros((len(around), 3)) - 0.5 * _Z_AXIS]
-    for z, tilt in (*((-half, -one) for one in arc[::-1]), *((half, one) for one in arc)):
-        level = corners.reshape(2, -1) + BOX_EDGE * np.cos(tilt) * circle
-        rings.append(np.column_stack([*level, np.full(len(around), z + BOX_EDGE * np.sin(tilt))]))
-    return _joined([*rings, np.zeros((len(around), 3)) + 0.5 * _Z_AXIS])
+    """Return a box of side 1 with round edges: a small ball, whose eight parts are moved to the corners."""
+    ball = ball_mesh()
+    return Mesh(BOX_EDGE * ball.vertices + (0.5 - BOX_EDGE) * np.sign(ball.vertices.round(9)), ball.faces)
 
 
 def _turned(profile: Sequence[tuple[float, float]]) -> Mesh:
     """Return the surface of a profile of radius and z, upward along its outside, turned about z."""
     angle = np.linspace(0.0, 2.0 * np.pi, SIDES, endpoint=False)
-    return _joined([np.column_stack([r * np.cos(angle), r * np.sin(angle), np.full(SIDES, z)]) for r, z in profile])
-
-
-def _joined(rings: list[Float64Array]) -> Mesh:
-    """Return the surface between rings of points about z, upward."""
-    sides = len(rings[0])
-    low = np.arange(sides * (len(rings) - 1))
-    after = np.where(low % sides == sides - 1, low + 1 - sides, low + 1)
-    faces = np.concatenate([np.stack([low, after, low + sides], 1), np.stack([after, after + sides, low + sides], 1)])
+    rings = [np.column_stack([r * np.cos(angle), r * np.sin(angle), np.full(SIDES, z)]) for r, z in profile]
+    low = np.arange(SIDES * (len(rings) - 1))
+    after = np.where(low % SIDES == SIDES - 1, low + 1 - SIDES, low + 1)
+    faces = np.concatenate([np.stack([low, after, low + SIDES], 1), np.stack([after, after + SIDES, low + SIDES], 1)])
     return Mesh(np.concatenate(rings), faces.astype(np.int32))

@@ -5,7 +5,7 @@ and have not moved are frozen, so their joints keep the same bits.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -48,7 +48,7 @@ class PosedRobot:
     """A robot, under its name in questions, its configuration and its targets."""
 
     keeps_loops = True  # whether its constraints are met
-    is_on_path = False  # whether the robot stands at a waypoint of a drawn path
+    waypoint_met: bool | None = None  # whether the waypoint is met where the robot stands; None beside a path
 
     def __init__(self, name: str, robot: RobotModel) -> None:
         self.name, self.robot = name, robot
@@ -133,7 +133,7 @@ class PosedRobot:
         self.joint_q = robot.clamp_joint_q(joint_q)[0]
         if robot.loops and self.keeps_loops:
             self.joint_q = robot.constraints.close(self.joint_q).joint_q[0]
-        self.answer, self.is_on_path, self._taken = None, poses is not None, (branch, self.joint_q)
+        self.answer, self.waypoint_met, self._taken = None, None, (branch, self.joint_q)
         self.pull_targets()
         for link, pose in (poses or {}).items():
             reached, self.targets[link] = self.targets[link].pose, replace(self.targets[link], pose=pose)
@@ -200,16 +200,10 @@ class PosedRobot:
         trees = zip(self.robot.dof_names, self.robot.trees.dof_treeid, strict=True)
         return tuple(name for name, tree in trees if moving and tree >= 0 and tree in still)
 
-    def met_links(self) -> NDArray[np.bool_]:
-        """Return the links in islands with all targets met, shape [links]; links that no target moves count as met."""
-        return self._met([self._tree(link) for link in self.robot.link_names])
-
     def met_dofs(self) -> NDArray[np.bool_]:
         """Return the DOFs in whose island every target is met, shape [joint_dof_count]."""
-        return self._met(self.robot.trees.dof_treeid.tolist())
-
-    def _met(self, trees: Sequence[int]) -> NDArray[np.bool_]:
         missed = {self._tree(one.link) for one in self.asked if not self._is_met(one.link)}
+        trees = self.robot.trees.dof_treeid.tolist()
         return np.array([not missed if self.robot.loops else tree not in missed for tree in trees], dtype=bool)
 
     def held_dofs(self) -> NDArray[np.bool_]:
@@ -228,7 +222,7 @@ class PosedRobot:
 
     def take(self, answer: Answer) -> None:
         """Stand where an answer says."""
-        self.joint_q, self.answer, self.is_on_path = answer.joint_q[0].copy(), answer, False
+        self.joint_q, self.answer, self.waypoint_met = answer.joint_q[0].copy(), answer, None
         self._moved.clear()
         errors = np.stack([answer.position_error[0], answer.orientation_error[0]], axis=1)
         self.error = {target.link: tuple(errors[k].tolist()) for k, target in enumerate(self.asked)}

@@ -38,7 +38,7 @@ GRID_SHARE = 0.25  # width of a cell over the size of the robot
 SHADOW = 0.22
 VIEW = (1.15, -0.95, 0.55)  # from the middle of the robot to the camera, over the size of the robot
 PHONE = 0.8  # width over height of the picture up to which the panel covers its lower part
-_gizmo_numbers, _turns = itertools.count(), itertools.count(1)
+_gizmo_numbers = itertools.count()
 
 
 @dataclass(eq=False)
@@ -49,11 +49,10 @@ class Obstacle:
     kind: str  # "box" or "ball"
     size: float  # side or diameter [m]
     gizmo: viser.TransformControlsHandle
-    turn: int = 0  # counts up when an obstacle is added or dragged
 
 
 class Stage:
-    """The scene: first the robot alone, for a fast first picture; `complete` adds the rest.
+    """The scene of a robot.
 
     `dragged` is called on the event loop at the start, during and at the end of a drag, with the phase name of viser.
     """
@@ -77,6 +76,7 @@ class Stage:
         self.gizmos: dict[str, viser.TransformControlsHandle] = {}  # of targets, by link
         self.spheres: RobotDrawing | None = None  # collision spheres; None while hidden
         self.obstacles: list[Obstacle] = []
+        self._held: viser.TransformControlsHandle | None = None  # gizmo of the obstacle that was added or moved last
         self.miss: viser.LineSegmentsHandle | None = None
         self._ghosts: RobotDrawing | None = None
         self._path: viser.LineSegmentsHandle | None = None
@@ -84,21 +84,8 @@ class Stage:
         placed = placed_bodies(posed.robot, posed.joint_q)
         points = np.concatenate([part.poses(placed)[0, :, :3] for part in self._parts])
         self._middle, low = 0.5 * (points.min(axis=0) + points.max(axis=0)), float(points[:, 2].min())
-        self._span, self._ground = float(np.linalg.norm(np.ptp(points, axis=0))), min(low, 0.0) - 1e-3 * self._size
-        self._camera = client.camera
-        self._camera.up_direction = (0.0, 0.0, 1.0)
-        self.look(1.01)
-
-    def look(self, distance: float = 1.0) -> None:
-        """Look at the robot from a multiple of the usual distance; a browser reports when the view is drawn."""
-        aspect = getattr(self._camera, "aspect", 1.0)
-        away = distance * self._span * max(1.0, 0.9 / max(aspect, 0.3))
-        middle = self._middle - (np.array([0.0, 0.0, 0.3 * away]) if aspect < PHONE else 0.0)
-        self._camera.position = middle + away * np.array(VIEW)
-        self._camera.look_at = middle  # viser moves this point with the position
-
-    def complete(self, posed: PosedRobot) -> None:
-        """Add the gizmos and the ground."""
+        self._span = float(np.linalg.norm(np.ptp(points, axis=0)))
+        self._look(client.camera)
         self.place_gizmos(posed)
         self._scene.add_grid(
             "/ground",
@@ -112,8 +99,17 @@ class Stage:
             fade_distance=5.0 * self._size,
             fade_from="origin",
             shadow_opacity=SHADOW,
-            position=(*self._middle[:2], self._ground),
+            position=(*self._middle[:2], min(low, 0.0) - 1e-3 * self._size),
         )
+
+    def _look(self, camera: viser.CameraHandle) -> None:
+        """Look at the robot; on a phone from farther away, with the robot above the sheet of the panel."""
+        aspect = getattr(camera, "aspect", 1.0)
+        away = self._span * max(1.0, 0.9 / max(aspect, 0.3))
+        middle = self._middle - (np.array([0.0, 0.0, 0.3 * away]) if aspect < PHONE else 0.0)
+        camera.up_direction = (0.0, 0.0, 1.0)
+        camera.position = middle + away * np.array(VIEW)
+        camera.look_at = middle  # viser moves this point with the position
 
     def show_target(self, target: TargetState) -> None:
         """Show the gizmo of an active target at its pose, or hide the gizmo of an inactive target."""
@@ -123,18 +119,17 @@ class Stage:
         self.gizmos[target.link].visible = target.is_on
 
     def draw(self, posed: PosedRobot, color: Color, *, met_color: Color | None = None) -> None:
-        """Draw the robot with joints and tips in a color, and lines from links to their targets.
+        """Draw the robot with joints in a color, and lines from links to their targets.
 
-        Joints and tips of islands with all targets met have `met_color`.
+        Joints of islands with all targets met have `met_color`.
         """
         colors = np.tile(np.array(color, np.uint8), (posed.robot.joint_dof_count, 1))
-        tips = np.tile(np.array(color, np.uint8), (len(posed.robot.link_names), 1))
         if met_color is not None:
-            colors[posed.met_dofs()], tips[posed.met_links()] = met_color, met_color
+            colors[posed.met_dofs()] = met_color
         colors[posed.held_dofs()] = LIMIT_COLOR
         with self._atomic():  # all parts move in one frame
             self.drawing.move(posed.joint_q)
-            self.drawing.paint(tips, colors)
+            self.drawing.paint(colors)
             self._draw_misses(posed)
             self._draw_spheres(posed)
 
@@ -171,7 +166,7 @@ class Stage:
             links = posed.robot.body_spheres.links if posed.robot.body_spheres is not None else ()
             colors = np.array([LIMIT_COLOR if link in closest else SPHERE_COLOR for link in links], np.uint8)
             self.spheres.move(posed.joint_q)
-            self.spheres.paint(colors, colors)
+            self.spheres.paint(colors)
 
     def read_gizmos(self) -> dict[str, Float64Array]:
         """Return the target poses at all visible gizmos, by link [m, xyzw], shape [7] each."""
@@ -221,18 +216,20 @@ class Stage:
         """Add a box or a ball beside the first target, up to `OBSTACLES_MOST`."""
         if len(self.obstacles) >= OBSTACLES_MOST:
             return
-        number = next(k for k in itertools.count(1) if all(one.name != f"{kind}_{k}" for one in self.obstacles))
+        names = {one.name for one in self.obstacles}
+        name = next(name for k in itertools.count(1) if (name := f"{kind}_{k}") not in names)
         place = next(iter(posed.targets.values())).pose[:3]
         place = place + self._size * BESIDE[len(self.obstacles) % len(BESIDE)]
-        pose, name = np.array([*place, 0.0, 0.0, 0.0, 1.0]), f"{kind}_{number}"
-        gizmo = self._gizmo("obstacle", pose, name, disable_rotations=kind == "ball")
-        self.obstacles.append(Obstacle(name, kind, OBSTACLE_SIZE, gizmo, next(_turns)))
+        gizmo = self._gizmo("obstacle", np.array([*place, 0.0, 0.0, 0.0, 1.0]), name, disable_rotations=kind == "ball")
+        self.obstacles.append(Obstacle(name, kind, OBSTACLE_SIZE, gizmo))
+        self._held = gizmo
         self.size_obstacle(OBSTACLE_SIZE)
 
     @property
     def last_obstacle(self) -> Obstacle | None:
-        """The obstacle that was added or dragged last; None without obstacles."""
-        return max(self.obstacles, key=lambda one: one.turn, default=None)
+        """The obstacle that was added or moved last; None without obstacles."""
+        held = [one for one in self.obstacles if one.gizmo is self._held]
+        return next(reversed([*self.obstacles, *held]), None)
 
     def size_obstacle(self, size: float) -> None:
         """Give the last obstacle a size [m]."""
@@ -278,8 +275,7 @@ class Stage:
         self._scene.add_label(f"{name}/label", label, anchor="bottom-left")
 
         async def moved(event: viser.TransformControlsEvent) -> None:
-            for one in self.obstacles:
-                one.turn = next(_turns) if one.gizmo is gizmo else one.turn
+            self._held = gizmo if kind == "obstacle" else self._held
             if kind == "target" or event.phase == "update":  # only drags of targets can be undone
                 self._dragged(event.phase)
 

@@ -63,12 +63,16 @@ def test_a_gizmo_is_never_one_of_a_robot_before(guest):
     assert before not in [gizmo.name for gizmo in guest.stage.gizmos.values()]
 
 
-def test_what_fails_beside_the_targets_leaves_the_robot_as_it_is(guest):
+def test_what_fails_beside_the_targets_leaves_the_robot_where_it_is_and_not_green(guest):
     guest.drag("panda_hand", [0.0, 0.05, 0.0])
-    colors = drawn_colors(guest.stage.drawing)
+    joint_q = guest.posed.joint_q.copy()
     guest.do("file", SimpleNamespace(name="none.urdf", content=b"<robot"))
     assert "none.urdf" in guest.status
-    assert drawn_colors(guest.stage.drawing) == colors
+    assert drawn_colors(guest.stage.drawing) == {words.BY_HAND}
+    guest.do("picks", True)
+    assert "Reached" in guest.status
+    assert drawn_colors(guest.stage.drawing) == {words.GOOD}
+    assert np.array_equal(guest.posed.joint_q, joint_q)
 
 
 def test_a_robot_that_closes_loops_offers_no_other_solutions(server, solving):
@@ -216,11 +220,10 @@ def test_a_link_that_is_clicked_is_dragged_beside_the_hand(guest):
 
 def test_a_link_that_no_joint_moves_is_refused(guest):
     guest.click(guest.panel.picks, True)
-    colors = drawn_colors(guest.stage.drawing)
     guest.click_link("panda_link0")
     assert "No joint moves &#x27;panda_link0&#x27;" in guest.status
     assert list(guest.posed.targets) == ["panda_hand"]
-    assert drawn_colors(guest.stage.drawing) == colors
+    assert drawn_colors(guest.stage.drawing) == {words.BY_HAND}
 
 
 def test_a_link_of_a_robot_that_closes_loops_is_dragged(server, solving):

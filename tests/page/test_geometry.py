@@ -54,8 +54,9 @@ def test_every_part_is_shown_and_known_by_the_link_that_it_moves_with(shown):
 def test_tips_are_drawn_where_links_are(shown):
     robot, _, balls = shown
     joint_q = configurations(robot)
-    tips = np.flatnonzero(balls.role == Role.TIP)
-    links = [robot.link_names[link] for link in balls.index[tips]]
+    leaves = [robot.link_index(link) for link in leaf_links(robot)]
+    tips = np.flatnonzero(np.isin(balls.link, leaves) & (balls.X_body == robot.link_X_body[balls.link]).all(axis=1))
+    links = [robot.link_names[link] for link in balls.link[tips]]
     assert set(leaf_links(robot)) <= set(links)
     drawn = balls.poses(placed_bodies(robot, joint_q))[:, tips, :3]
     assert np.abs(drawn - robot.forward_kinematics(joint_q, links).positions).max() < NEAR_M
@@ -166,7 +167,7 @@ def test_bodies_are_drawn_instead_of_rods_where_a_file_has_them():
 def test_links_without_bodies_keep_their_rods_beside_those_with_some():
     robot = load_robot("panda")
     parts = robot_parts(robot, {"panda_link4": [Body(Sphere(0.1), "steel", (9, 9, 9))]})
-    for role in (Role.ROD, Role.LINK, Role.JOINT, Role.TIP):
+    for role in (Role.ROD, Role.LINK, Role.JOINT):
         links = {robot.link_names[k] for part in parts for k in part.link[part.role == role]}
         assert ("panda_link4" in links) == (role in (Role.LINK, Role.JOINT))
         assert links

@@ -73,7 +73,7 @@ def test_a_browser_tells_whether_its_system_is_dark(monkeypatch):
         page._pass_scheme(7)
         tell("7/light")
         assert told == [("scheme", True), ("scheme", False)]
-    assert "srcset='scheme/7/dark'" in words.scheme_html(7)
+    assert "srcset='scheme/7/dark'" in words.page_html(7)
 
 
 def hear(server, message):

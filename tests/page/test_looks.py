@@ -94,12 +94,10 @@ def test_a_choice_counts_that_comes_with_the_scheme_of_the_system(guest):
 
 def test_a_scheme_that_comes_first_does_not_keep_the_first_solve(guest):
     visitor = guest.visitor
-    visitor._show("panda")
+    guest.do("robot", "panda")
     visitor.enqueue("scheme", True)
-    guest.waiting.get().work()
-    assert visitor._is_dark
-    assert not visitor.is_complete  # the robot first
-    visitor.enqueue("rest")
+    visitor.enqueue("again")
     guest.work()
+    assert visitor._is_dark
     assert guest.panel.dark.value
     assert "Reached" in guest.status

@@ -9,7 +9,7 @@ import pytest
 from ik_service.mechanism.transforms import quaternion_from_rpy
 from ik_service.page import Page, PageError, words
 from ik_service.page.drawing import LIMIT_COLOR
-from ik_service.page.panel import HERE, NO_OTHER
+from ik_service.page.panel import HERE
 from ik_service.page.questions import ROTATIONS
 from ik_service.page.stage import pose_of
 from ik_service.robots import builtin_urdf
@@ -30,7 +30,6 @@ def test_the_drawn_hand_follows_its_target(guest):
     assert "Reached" in guest.status
     assert guest.stage.miss is None
     assert 3 <= visitor.solves <= 7  # up to three on the way to each place
-    assert len(visitor.latencies) == 2
 
 
 def test_a_target_out_of_reach_is_said_and_drawn(guest):
@@ -213,11 +212,8 @@ def test_an_arm_that_is_where_it_should_be_keeps_its_colour(server, solving):
     assert not posed.answer.success[0]
     right = np.array([name.startswith("right") for name in posed.robot.dof_names])
     np.testing.assert_array_equal(posed.met_dofs(), right)
-    hands = {posed.robot.link_names[k] for k in np.flatnonzero(posed.met_links())}
-    assert "right_panda_hand" in hands
-    assert "left_panda_hand" not in hands
     is_held = posed.held_dofs()
-    for side, color in ((right, words.GOOD), (~right, words.heading(posed.answer)[1])):
+    for side, color in ((right, words.GOOD), (~right, words.heading(posed)[1])):
         assert drawn_colors(guest.stage.drawing, np.flatnonzero(side & ~is_held)) == {color}
     assert escape(words.PROOFS[1]) in guest.status
 
@@ -233,9 +229,8 @@ def test_joints_that_a_hand_puts_at_a_limit_are_told(guest):
 def test_no_other_solution_is_said(guest):
     for is_complete, said in ((False, "No other was found; perhaps"), (True, "There is no other solution")):
         guest.panel.show_solutions([], is_complete=is_complete)
-        assert guest.panel.solution.value == NO_OTHER
+        assert guest.panel.solution.disabled
         assert said in guest.panel.found.content
-    guest.do("pick", NO_OTHER)
     guest.panel.show_solutions([])
     assert (guest.panel.solution.value, guest.panel.found.content) == (HERE, "")
 
