@@ -5,15 +5,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-REFRESH_S = 0.1  # least time between two refreshes of the panel [s]; the robot is drawn after every solve
+REFRESH_S = 0.1  # time from an action to the refresh of the panel [s]; the robot is drawn after every solve
 AGAIN_S = 1.0  # time after which a question is asked again that may be answered later [s]
 SLOW_S, LOOK_S = 0.15, 0.05
 """Time after which an action that is not done yet is said to be awaited, and from look to look [s]."""
 UPLOAD_S = 0.5  # time for a browser to say that a file has come, before the button is made anew [s]
 SLICE_S = 0.2  # least time from a solve to the next slice [s]
-TOUCH_ACTIONS = frozenset(("again", "ball", "box", "branch", "collision", "loops", "remove", "size", "undo"))
-"""Actions after which the targets are solved for, and no arm is frozen."""
-SOLVE_ACTIONS = TOUCH_ACTIONS | {"click", "drag", "pick", "step"}
+SOLVE_ACTIONS = frozenset(
+    ("again", "ball", "box", "branch", "click", "collision", "drag", "loops", "pick", "remove", "size", "step", "undo")
+)
 """Actions that a solve of the targets completes."""
 START_ACTIONS = frozenset(("grab", "pick"))  # those that begin a drag or a change that can be undone
 PATH_ACTIONS = frozenset(("clear", "follow", "play"))
@@ -57,10 +57,6 @@ class ActionQueue:
             timer = threading.Timer(seconds, self.add, [action, value])
             timer.daemon = True
             timer.start()
-
-    def is_ordered(self, action: str) -> bool:
-        """Return whether an action is scheduled."""
-        return action in self._ordered
 
     def take(self) -> dict[str, Any]:
         """Return the pending actions with their values; they are awaited until `finish`."""

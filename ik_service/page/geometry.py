@@ -4,6 +4,7 @@ Every part is fixed to a body (-1 for the world), so a picture of a configuratio
 poses of the parts in them. No part of this file knows viser.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import trimesh
 from numpy.typing import NDArray
 
 from ik_service.collision.shapes import BoundedShape, Box, RoundShape, Sphere
@@ -24,15 +26,37 @@ from ik_service.robots.readers.urdf import read_visuals
 Color = tuple[int, int, int]
 ROD_COLOR: Color = (212, 216, 222)
 JOINT_MATERIAL = "joint"  # material of a body's parts in the color of its joint: the result of the solve
-ROD_SHARE = 0.036  # radius of the thickest rod over the size of the robot; those of the last links have half of it
+ROD_SHARE = 0.027  # radius of a rod over the size of the robot
 DISC_RADIUS, DISC_HEIGHT = 1.55, 2.5  # of a disc, over the radius of the rod that ends there
 RAIL_RADIUS = 0.45  # of the rail of a slider, over the radius of the rod
-RAIL_SHARE = 0.15  # longest way of a rail to either side, over the size of the robot
+RAIL_SHARE = 0.1  # way of a rail to either side, over the size of the robot
 SIDES = 28  # of round meshes
 EDGE = 0.14  # radius of the edge of a cylinder, over its radius
 BOX_EDGE = 0.07  # width of the edge of a box, over its sizes
 LEAST_SIZE = 1e-3  # size of a robot without any length [m]
 _Z_AXIS = np.array([0.0, 0.0, 1.0])
+
+
+def _shapes() -> dict[str, Mesh]:
+    """Return the meshes that are copied: side and round end of a cylinder about z, a ball of radius 1, a box of side 1.
+
+    The side has radius and length 1, the end radius 1 and a height of `EDGE`. The box is a small ball, whose eight
+    parts are moved to the corners.
+    """
+    arc = np.linspace(0.0, 0.5 * np.pi, 4)
+    edge = [*zip(1.0 - EDGE + EDGE * np.cos(arc), EDGE * np.sin(arc), strict=True), (0.0, EDGE)]
+    made = {
+        "tube": trimesh.creation.revolve([(1.0, -0.5), (1.0, 0.5)], sections=SIDES),
+        "cap": trimesh.creation.revolve(edge, sections=SIDES),
+        "ball": trimesh.creation.icosphere(subdivisions=3),
+        "box": trimesh.creation.icosphere(subdivisions=2),
+    }
+    corners = np.sign(made["box"].vertices.round(9))
+    made["box"].vertices = BOX_EDGE * made["box"].vertices + (0.5 - BOX_EDGE) * corners
+    return {name: Mesh(np.array(one.vertices), one.faces.astype(np.int32)) for name, one in made.items()}
+
+
+SHAPES = _shapes()
 
 
 class Role(IntEnum):
@@ -107,39 +131,41 @@ class _Collected:
     """Parts during collection, by mesh."""
 
     def __init__(self) -> None:
-        self.tubes, self.caps, self.balls, self.boxes = list[_Row](), list[_Row](), list[_Row](), list[_Row]()
-        self.meshes = list[tuple[Mesh, _Row]]()
+        self._meshes, self._rows = {**SHAPES}, defaultdict[str, list[_Row]](list)
+
+    def add(self, mesh: str, *row: Any) -> None:
+        """Add a part that is a copy of a mesh, by its name."""
+        self._rows[mesh].append(_Row(*row))
 
     def add_cylinder(self, body: int, pose: Float64Array, radius: float, length: float, *of: Any) -> None:
         """Add a cylinder about z of the pose with round edges; `of` is role, index, link and color."""
         edge = min(EDGE * radius, 0.5 * length)
         if length > 2.0 * edge:
-            self.tubes.append(_Row(body, pose, (radius, radius, length - 2.0 * edge), *of))
+            self.add("tube", body, pose, (radius, radius, length - 2.0 * edge), *of)
         for turn in (identity_transform()[3:], np.array([1.0, 0.0, 0.0, 0.0])):
             end = np.concatenate([[0.0, 0.0, (0.5 * length - edge) * (1.0 - 2.0 * turn[0])], turn])
-            self.caps.append(_Row(body, transform_multiply(pose, end), (radius, radius, edge / EDGE), *of))
+            self.add("cap", body, transform_multiply(pose, end), (radius, radius, edge / EDGE), *of)
 
     def add_body(self, body: int, frame: Float64Array, shown: Body, *of: Any) -> None:
         """Add a shape in a frame of a body."""
         shape = shown.shape
         if isinstance(shape, Mesh):
-            self.meshes.append((shape, _Row(body, frame, (1.0,) * 3, *of)))
+            name = f"mesh {len(self._meshes)}"
+            self._meshes[name] = shape
+            self.add(name, body, frame, (1.0,) * 3, *of)
             return
         at = np.asarray(shape.position if isinstance(shape, Sphere) else shape.pose)
         pose = transform_multiply(frame, at if len(at) == 7 else _at(at))
         if isinstance(shape, Box):
-            x, y, z = shape.size
-            self.boxes.append(_Row(body, pose, (x, y, z), *of))
+            self.add("box", body, pose, tuple(shape.size), *of)
         elif isinstance(shape, Sphere):
-            self.balls.append(_Row(body, pose, (shape.radius,) * 3, *of))
+            self.add("ball", body, pose, (shape.radius,) * 3, *of)
         elif isinstance(shape, RoundShape):
             self.add_cylinder(body, pose, shape.radius, shape.length, *of)
 
     def parts(self) -> tuple[Parts, ...]:
         """Return the collected parts; meshes without parts are left out."""
-        sets = [(tube_mesh(), self.tubes), (cap_mesh(), self.caps), (ball_mesh(), self.balls), (box_mesh(), self.boxes)]
-        sets += [(mesh, [row]) for mesh, row in self.meshes]
-        return tuple(_parts(mesh, rows) for mesh, rows in sets if rows)
+        return tuple(_parts(mesh, self._rows[name]) for name, mesh in self._meshes.items() if name in self._rows)
 
 
 def loop_rods(robot: RobotModel, bodies: Float64Array) -> Float64Array:
@@ -189,28 +215,27 @@ def _shown_result(robot: RobotModel, body: int, role: Role) -> tuple[Role, int]:
 
 def _add_rods(robot: RobotModel, collected: _Collected, bodies: Mapping[str, Sequence[Body]]) -> None:
     size, rounded = robot_size(robot), set[tuple[float, ...]]()
-    thickness = ROD_SHARE * size * _slenderness(robot)
+    radius = ROD_SHARE * size
     for body, start, end, link in _rods(robot):
         if robot.link_names[link] in bodies:
             continue
-        radius, length = float(thickness[link]), float(np.linalg.norm(end - start))
+        length = float(np.linalg.norm(end - start))
         if length > 0.05 * radius:
             turn = quaternion_between(_Z_AXIS, (end - start) / length)
             pose = np.concatenate([0.5 * (start + end), turn])
-            collected.tubes.append(_Row(body, pose, (radius, radius, length), Role.ROD, link=link))
+            collected.add("tube", body, pose, (radius, radius, length), Role.ROD, -1, link)
         for point in (start, end):
             key = (body, *np.round(point, 9).tolist())
             if key not in rounded:
-                collected.balls.append(_Row(body, _at(point), (radius, radius, radius), Role.ROD, link=link))
+                collected.add("ball", body, _at(point), (radius,) * 3, Role.ROD, -1, link)
             rounded.add(key)
     for joint in range(robot.joint_count):
         link = int(np.flatnonzero(robot.link_body == joint)[0])
-        _add_joint(robot, collected, joint, link, float(thickness[link]))
+        _add_joint(robot, collected, joint, link, radius)
     leaves = set(range(len(robot.link_names))) - set(robot.link_parent.tolist())
     for link in sorted(leaves):
-        scales, body = (1.15 * float(thickness[link]),) * 3, int(robot.link_body[link])
-        of = _shown_result(robot, body, Role.JOINT)
-        collected.balls.append(_Row(body, robot.link_X_body[link], scales, *of, link))
+        scales, body = (1.15 * radius,) * 3, int(robot.link_body[link])
+        collected.add("ball", body, robot.link_X_body[link], scales, *_shown_result(robot, body, Role.JOINT), link)
 
 
 def sphere_parts(robot: RobotModel) -> Parts:
@@ -222,7 +247,7 @@ def sphere_parts(robot: RobotModel) -> Parts:
         for place in range(len(spheres.links))
         for k in range(*spheres.of_link(place).indices(len(spheres.radii)))
     ]
-    return _parts(ball_mesh(), rows)
+    return _parts(SHAPES["ball"], rows)
 
 
 def robot_size(robot: RobotModel) -> float:
@@ -253,29 +278,16 @@ def _rods(robot: RobotModel) -> Iterator[tuple[int, Float64Array, Float64Array, 
 
 
 def _add_joint(robot: RobotModel, collected: _Collected, joint: int, link: int, radius: float) -> None:
-    """Add discs about the rotation axes of a joint, and rails of sliding joints between their limits."""
+    """Add discs about the rotation axes of a joint, and rails along its sliding axes."""
     if robot.joint_type[joint] == JointType.FLOATING:
         return
     start, linear = int(robot.joint_qd_start[joint]), int(robot.joint_dof_dim[joint, 0])
     parent, reach = int(robot.joint_parent[joint]), RAIL_SHARE * robot_size(robot)
     for dof in range(start, int(robot.joint_qd_start[joint + 1])):
         turned = np.concatenate([np.zeros(3), quaternion_between(_Z_AXIS, robot.joint_axis[dof])])
-        pose, thick, length = transform_multiply(robot.joint_X_p[joint], turned), DISC_RADIUS, DISC_HEIGHT * radius
-        if dof - start < linear:
-            limits = float(robot.joint_limit_lower[dof]), float(robot.joint_limit_upper[dof])
-            low, high = (float(np.clip(limit, -reach, reach)) for limit in limits)
-            pose = transform_multiply(pose, _at([0.0, 0.0, 0.5 * (low + high)]))
-            thick, length = RAIL_RADIUS, max(high - low, RAIL_RADIUS * radius)
+        pose, slides = transform_multiply(robot.joint_X_p[joint], turned), dof - start < linear
+        thick, length = (RAIL_RADIUS, 2.0 * reach) if slides else (DISC_RADIUS, DISC_HEIGHT * radius)
         collected.add_cylinder(parent, pose, thick * radius, length, Role.JOINT, dof, link)
-
-
-def _slenderness(robot: RobotModel) -> Float64Array:
-    """Return the thickness of the rods of links over the thickest, less and less from the root, shape [links]."""
-    depth = np.zeros(robot.joint_count + 1)  # the last is the world's
-    for body, parent in enumerate(robot.joint_parent.tolist()):
-        depth[body] = depth[parent] + 1.0
-    share: Float64Array = depth[robot.link_body] / max(depth[robot.link_body.max()], 1.0)
-    return np.maximum(0.5, 1.0 - 0.5 * share)
 
 
 def _at(point: Any) -> Float64Array:
@@ -285,36 +297,3 @@ def _at(point: Any) -> Float64Array:
 def _parts(mesh: Mesh, rows: list[_Row]) -> Parts:
     body, pose, scales, role, index, link, color = (np.array(column) for column in zip(*rows, strict=True))
     return Parts(mesh, body, pose, scales, role, index, link, color.astype(np.uint8))
-
-
-def tube_mesh() -> Mesh:
-    """Return the side of a cylinder of radius and length 1 about z."""
-    return _turned([(1.0, -0.5), (1.0, 0.5)])
-
-
-def cap_mesh() -> Mesh:
-    """Return the end of a cylinder of radius 1 with a round edge, from z = 0 to `EDGE`."""
-    arc = np.linspace(0.0, 0.5 * np.pi, 4)
-    return _turned([*((1.0 - EDGE + EDGE * np.cos(one), EDGE * np.sin(one)) for one in arc), (0.0, EDGE)])
-
-
-def ball_mesh() -> Mesh:
-    """Return a ball of radius 1."""
-    polar = np.linspace(-0.5 * np.pi, 0.5 * np.pi, SIDES // 2 + 1)
-    return _turned([(abs(np.cos(one)), np.sin(one)) for one in polar])
-
-
-def box_mesh() -> Mesh:
-    """Return a box of side 1 with round edges: a small ball, whose eight parts are moved to the corners."""
-    ball = ball_mesh()
-    return Mesh(BOX_EDGE * ball.vertices + (0.5 - BOX_EDGE) * np.sign(ball.vertices.round(9)), ball.faces)
-
-
-def _turned(profile: Sequence[tuple[float, float]]) -> Mesh:
-    """Return the surface of a profile of radius and z, upward along its outside, turned about z."""
-    angle = np.linspace(0.0, 2.0 * np.pi, SIDES, endpoint=False)
-    rings = [np.column_stack([r * np.cos(angle), r * np.sin(angle), np.full(SIDES, z)]) for r, z in profile]
-    low = np.arange(SIDES * (len(rings) - 1))
-    after = np.where(low % SIDES == SIDES - 1, low + 1 - SIDES, low + 1)
-    faces = np.concatenate([np.stack([low, after, low + SIDES], 1), np.stack([after, after + SIDES, low + SIDES], 1)])
-    return Mesh(np.concatenate(rings), faces.astype(np.int32))

@@ -12,16 +12,7 @@ import numpy as np
 from ik_service.ik_solver import IKSolver
 from ik_service.kernels.kernel_loading import KernelsFor
 from ik_service.page.geometry import visible_bodies
-from ik_service.page.questions import (
-    Answer,
-    AskedTarget,
-    Followed,
-    PageError,
-    Question,
-    Solving,
-    found_solutions,
-    named_pair,
-)
+from ik_service.page.questions import Answer, AskedTarget, Followed, PageError, Question, Solving, read_answer
 from ik_service.robots import World, builtin_robot_names, load_robot
 from ik_service.robots.readers.world_file import read_world
 from ik_service.solver.given.batch import Batch
@@ -76,7 +67,6 @@ class LocalSolving(Solving):
             result = solver.solve(
                 *question.poses,
                 initial_joint_q=question.initial_joint_q,
-                frozen=question.frozen or None,
                 constraint_enabled=dict.fromkeys(question.opened, False) or None,
                 world=world,
                 options=dict(question.options),
@@ -140,19 +130,14 @@ def _answer(
     batch = Batch.of(*question.poses)._replace(limits=result.limits, start=question.initial_joint_q)
     given = solver.robot, solver.targets, chosen, result, result.islands
     words = advice(*given, problem=0, collision_names=names, batch=batch)
-    return Answer(
-        joint_q=result.joint_q,
-        success=result.success,
+    return read_answer(
+        result,
+        names,
         status=tuple(result.status_names),
         position_error=result.position_error,
         orientation_error=result.orientation_error,
-        iterations=result.iterations,
-        active_limits=result.active_limits,
         advice=words,
-        proof=result.proof,
-        closest=named_pair(result.closest, names),
         clearance=np.full(len(result), np.inf) if result.clearance is None else result.clearance,
-        **found_solutions(result),
         solve_ms=solve_ms,
         total_ms=1e3 * (time.perf_counter() - begun),
         ran_on=f"{result.engine} engine on {result.device}",

@@ -1,7 +1,6 @@
 """A robot, its targets and its configuration: the state of a visitor without graphics.
 
-Dragging keeps the branch: a solve starts from the last configuration, without other seeds. Arms whose targets are met
-and have not moved are frozen, so their joints keep the same bits.
+Dragging keeps the branch: a solve starts from the last configuration, without other seeds.
 """
 
 import json
@@ -60,7 +59,6 @@ class PosedRobot:
         self.answer: Answer | None = None  # the last answer; None after joints have been moved by hand
         # distance and angle of every active target, by link [m, rad]; NaN for free positions or orientations
         self.error: dict[str, tuple[float, float]] = {}
-        self._moved: set[str] = set()
         self._taken = -1, self.joint_q  # branch of the last configuration by hand, and the configuration
         self.pull_targets()
 
@@ -77,10 +75,7 @@ class PosedRobot:
 
     def change(self, link: str, **values: Any) -> None:
         """Change a target: its `pose`, `free` or `is_on`."""
-        new = replace(self.targets[link], **values)
-        if not np.array_equal(new.pose, self.targets[link].pose) or len(values) > ("pose" in values):
-            self._moved.add(link)
-        self.targets[link] = new
+        self.targets[link] = replace(self.targets[link], **values)
 
     def pick(self, link: str) -> TargetState:
         """Toggle the target of a link, new ones at the present pose; PageError where no joint moves the link."""
@@ -110,16 +105,11 @@ class PosedRobot:
     def go_back(self, joint_q: NDArray[Any], targets: Mapping[str, TargetState]) -> None:
         """Return to an earlier configuration and its targets."""
         self.joint_q, self.targets = joint_q, {**self.targets, **targets}
-        self.touch()
 
     def idle_dofs(self) -> set[int]:
         """Return the active DOFs that move no target, such as those of a gripper."""
         moved = {dof for link in self.targets for dof in _ways(self.robot, self.joint_q, link).tolist()}
         return set(np.flatnonzero(self.robot.dof_active >= 0).tolist()) - moved
-
-    def touch(self) -> None:
-        """Let the next solve move every arm, also arms with unchanged targets."""
-        self._moved |= set(self.targets)
 
     def stand(
         self, joint_q: NDArray[Any], poses: Mapping[str, Float64Array] | None = None, *, branch: int = -1
@@ -146,7 +136,6 @@ class PosedRobot:
         for link, pose in zip(self.targets, self._poses(list(self.targets)), strict=True):
             self.targets[link] = replace(self.targets[link], pose=pose)
             self.error[link] = (0.0, np.nan if len(self.targets[link].free) == len(ROTATIONS) else 0.0)
-        self._moved.clear()
 
     def _poses(self, links: list[str]) -> Float64Array:
         """Return `T_world_link` of links [m, xyzw], shape [links, 7]."""
@@ -161,13 +150,8 @@ class PosedRobot:
         found = self.robot.collision(self.joint_q, world)
         return found.closest_pairs[0], float(found.clearance[0])
 
-    def question(
-        self, *, any_branch: bool, options: Mapping[str, Any], objects: Mapping[str, Any], alone: bool = True
-    ) -> Question:
-        """Return the question of a solve from the present configuration; PageError without an active target.
-
-        `alone` freezes arms whose targets are met and have not moved.
-        """
+    def question(self, *, any_branch: bool, options: Mapping[str, Any], objects: Mapping[str, Any]) -> Question:
+        """Return the question of a solve from the present configuration; PageError without an active target."""
         if not self.asked:
             raise PageError("No target counts, so there is nothing to solve for. Tick 'Target' of a link.")
         branch = {} if any_branch else KEEP_BRANCH
@@ -178,7 +162,6 @@ class PosedRobot:
             robot=self.name,
             targets=targets,
             initial_joint_q=self.joint_q[None],
-            frozen=self.frozen() if alone else (),
             opened=self._opened(),
             options={**branch, **options},
             objects=objects,
@@ -191,15 +174,6 @@ class PosedRobot:
             return SOLUTIONS
         return "all" if len(_ways(self.robot, self.joint_q, asked[0].link)) == ARM_JOINTS else SOLUTIONS
 
-    def frozen(self) -> tuple[str, ...]:
-        """Return the DOFs of trees all of whose targets are met and have not moved; none where nothing has moved."""
-        if self.robot.loops:
-            return ()
-        moving = {self._tree(one.link) for one in self.asked if one.link in self._moved or not self._is_met(one.link)}
-        still = {self._tree(one.link) for one in self.asked} - moving
-        trees = zip(self.robot.dof_names, self.robot.trees.dof_treeid, strict=True)
-        return tuple(name for name, tree in trees if moving and tree >= 0 and tree in still)
-
     def met_dofs(self) -> NDArray[np.bool_]:
         """Return the DOFs in whose island every target is met, shape [joint_dof_count]."""
         missed = {self._tree(one.link) for one in self.asked if not self._is_met(one.link)}
@@ -208,8 +182,6 @@ class PosedRobot:
 
     def held_dofs(self) -> NDArray[np.bool_]:
         """Return the DOFs at a limit, shape [joint_dof_count]."""
-        if self.answer is not None:
-            return np.asarray(self.answer.active_limits[0])
         robot, coordinate = self.robot, self.robot.dof_coordinate
         place = np.where(coordinate >= 0, np.asarray(self.joint_q, np.float64)[np.maximum(coordinate, 0)], np.nan)
         ends = np.stack([place - robot.joint_limit_lower, robot.joint_limit_upper - place])
@@ -223,7 +195,6 @@ class PosedRobot:
     def take(self, answer: Answer) -> None:
         """Stand where an answer says."""
         self.joint_q, self.answer, self.waypoint_met = answer.joint_q[0].copy(), answer, None
-        self._moved.clear()
         errors = np.stack([answer.position_error[0], answer.orientation_error[0]], axis=1)
         self.error = {target.link: tuple(errors[k].tolist()) for k, target in enumerate(self.asked)}
 

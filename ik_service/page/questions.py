@@ -47,7 +47,6 @@ class Question:
     targets: tuple[AskedTarget, ...]  # targets of its links
     # starts of the problems, shape [n, joint_coord_count]; None is the solver's own
     initial_joint_q: NDArray[Any] | None = None
-    frozen: tuple[str, ...] = ()  # names of DOFs fixed at their value in the start
     opened: tuple[str, ...] = ()  # names of disabled constraints
     options: Mapping[str, Any] = field(default_factory=dict)  # options by their names in an HTTP request
     objects: Mapping[str, Any] = field(default_factory=dict)  # obstacles, as `objects` of a world in an HTTP request
@@ -57,14 +56,6 @@ class Question:
         """Positions and orientations of the targets, as `IKSolver.solve` takes them; None for a free orientation."""
         turns = [None if target.turns_freely else target.orientations_xyzw for target in self.targets]
         return [target.positions for target in self.targets], turns
-
-    @property
-    def kind(self) -> tuple[object, ...]:
-        """Key of the code for the question: robot, targets, free axes, loops, starts, options, shapes of obstacles."""
-        targets = tuple((target.link, target.free) for target in self.targets)
-        objects = tuple(sorted({str(one.get("shape")) for one in self.objects.values()}))
-        options = tuple(sorted((name, str(value)) for name, value in self.options.items()))
-        return self.robot, targets, self.opened, self.initial_joint_q is None, bool(self.frozen), options, objects
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -77,7 +68,6 @@ class Answer:
     position_error: Float64Array  # [m], shape [n, targets]; NaN where the position does not count
     orientation_error: Float64Array  # [rad], shape [n, targets]; NaN where the orientation does not count
     iterations: NDArray[Any]  # shape [n]
-    active_limits: NDArray[np.bool_]  # DOFs at a limit, shape [n, joint_dof_count]
     advice: str  # advice for the first problem, in words
     proof: NDArray[Any]  # proof that a target cannot be met, 0 for none, shape [n]
     closest: tuple[str, str] | None  # closest pair in the first problem; None where collision is not checked
@@ -146,18 +136,22 @@ class Solving(ABC):
         """Release solvers and connections."""
 
 
-def named_pair(closest: NDArray[Any] | None, names: Sequence[str]) -> tuple[str, str] | None:
-    """Return the names of the closest pair in the first problem, from indices, shape [n, 2]; None for no pair."""
-    if closest is None or closest[0, 0] < 0:
-        return None
-    first, second = closest[0].tolist()
-    return names[first], names[second]
+def read_answer(result: Any, names: Sequence[str], **own: Any) -> Answer:
+    """Return an answer from a result of a solver or of the client; `own` are the fields that differ between both.
 
-
-def found_solutions(result: Any) -> dict[str, Any]:
-    """Return the fields of an answer about the distinct solutions of the first problem of a result."""
-    if result.solutions is None:
-        return {"solutions": np.asarray(result.joint_q[:1]), "branches": np.array([-1]), "is_complete": False}
-    count = int(result.solution_count[0])
-    solutions, branches = np.asarray(result.solutions[0, :count]), np.asarray(result.branch[0, :count])
-    return {"solutions": solutions, "branches": branches, "is_complete": bool(result.complete[0])}
+    `names` are those of the indices in `closest`.
+    """
+    closest, found = result.closest, {"solutions": result.joint_q[:1], "branches": np.array([-1]), "is_complete": False}
+    if result.solutions is not None:
+        count = int(result.solution_count[0])
+        found["solutions"], found["branches"] = result.solutions[0, :count], np.asarray(result.branch[0, :count])
+        found["is_complete"] = bool(result.complete[0])
+    return Answer(
+        joint_q=result.joint_q,
+        success=result.success,
+        iterations=result.iterations,
+        proof=np.zeros(len(result), np.int32) if result.proof is None else result.proof,
+        closest=None if closest is None or closest[0, 0] < 0 else (names[closest[0, 0]], names[closest[0, 1]]),
+        **found,
+        **own,
+    )

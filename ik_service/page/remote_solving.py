@@ -9,8 +9,8 @@ import numpy as np
 from ik_service.client import Client, ClientError, ServiceError, SolveResult, SolveTarget, UnreachableError
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.page.local_solving import LocalSolving
-from ik_service.page.questions import Answer, Followed, PageError, Question, Solving, found_solutions, named_pair
-from ik_service.robots import RobotModel, builtin_robot_names
+from ik_service.page.questions import Answer, Followed, PageError, Question, Solving, read_answer
+from ik_service.robots import builtin_robot_names
 
 BUSY = (429, 503, 504)  # HTTP statuses after which the same request may be answered
 WORKERS = 4
@@ -53,7 +53,7 @@ class RemoteSolving(Solving):
             with self._own_lock:
                 return self._own.solve(question)
         robot, wants_solutions = self.robot(question.robot), question.options.get("solutions", 1) != 1
-        include = ["advice", "active_limits", *(["solutions"] if wants_solutions else [])]
+        include = ["advice", *(["solutions"] if wants_solutions else [])]
         is_checked = robot.collision_model is not None and question.options.get("collision") != "off"
         include += ["clearance"] if is_checked else []
         begun = time.perf_counter()
@@ -70,7 +70,6 @@ class RemoteSolving(Solving):
                     for target in question.targets
                 ],
                 initial_joint_q=question.initial_joint_q,
-                frozen=question.frozen or None,
                 constraints={"disable": list(question.opened)} if question.opened else None,
                 options=question.options,
                 world={"objects": question.objects} if question.objects else None,
@@ -78,7 +77,7 @@ class RemoteSolving(Solving):
             )
         except ClientError as error:
             raise _page_error(self.address, error) from error
-        return _answer(robot, result, 1e3 * (time.perf_counter() - begun))
+        return _answer(result, 1e3 * (time.perf_counter() - begun))
 
     def follow(self, question: Question, dt: float) -> Followed:
         """Return joint motion along a path, computed in this process, not by the service; see `Solving.follow`."""
@@ -103,21 +102,15 @@ def _page_error(address: str, error: ClientError) -> PageError:
     return PageError(f"{address} is no such service: {error}")
 
 
-def _answer(robot: RobotModel, result: SolveResult, total_ms: float) -> Answer:
-    limits = result.active_limits
-    return Answer(
-        joint_q=result.joint_q,
-        success=result.success,
+def _answer(result: SolveResult, total_ms: float) -> Answer:
+    return read_answer(
+        result,
+        result.collision_names or (),
         status=tuple(result.status.tolist()),
         position_error=_per_target(result, "position_error_m", result.position_error_m),
         orientation_error=_per_target(result, "orientation_error_rad", result.orientation_error_rad),
-        iterations=result.iterations,
-        active_limits=np.zeros((len(result), robot.joint_dof_count), bool) if limits is None else limits,
         advice=result.advice[0] if result.advice else "",
-        proof=np.zeros(len(result), np.int32) if result.proof is None else result.proof,
-        closest=named_pair(result.closest, result.collision_names or ()),
         clearance=np.full(len(result), np.inf) if result.clearance_m is None else result.clearance_m,
-        **found_solutions(result),
         solve_ms=float(result.timing_ms["solve"]),
         total_ms=total_ms,
         ran_on=f"{result.engine} engine on {result.device}, over HTTP",

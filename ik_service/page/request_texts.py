@@ -32,8 +32,6 @@ def python_text(question: Question, file: str | None = None) -> str:
     given = []
     if question.initial_joint_q is not None:
         given.append(f"initial_joint_q={_rounded(question.initial_joint_q)}")
-    if question.frozen:
-        given.append(f"frozen={list(question.frozen)}")
     if question.opened:
         given.append(f"constraint_enabled={dict.fromkeys(question.opened, False)}")
     if question.options:
@@ -101,8 +99,6 @@ def request_document(question: Question) -> dict[str, Any]:
     document: dict[str, Any] = {"targets": targets}
     if question.initial_joint_q is not None:
         document["initial_joint_q"] = _rounded(question.initial_joint_q)
-    if question.frozen:
-        document["frozen"] = list(question.frozen)
     if question.opened:
         document["constraints"] = {"disable": list(question.opened)}
     if question.options:

@@ -74,13 +74,10 @@ class Stage:
         self.drawing = RobotDrawing(self._scene, "/robot", posed.robot, self._parts, posed.joint_q)
         self.gizmo_size = GIZMO_SHARE * self._size / max(1.0, 0.5 * len(posed.asked)) ** 0.5  # [m]
         self.gizmos: dict[str, viser.TransformControlsHandle] = {}  # of targets, by link
-        self.spheres: RobotDrawing | None = None  # collision spheres; None while hidden
+        self.shown = dict[str, Any]()  # "spheres", "ghosts", "path" and "slice" where they are shown
         self.obstacles: list[Obstacle] = []
         self._held: viser.TransformControlsHandle | None = None  # gizmo of the obstacle that was added or moved last
         self.miss: viser.LineSegmentsHandle | None = None
-        self._ghosts: RobotDrawing | None = None
-        self._path: viser.LineSegmentsHandle | None = None
-        self._slice: viser.PointCloudHandle | None = None
         placed = placed_bodies(posed.robot, posed.joint_q)
         points = np.concatenate([part.poses(placed)[0, :, :3] for part in self._parts])
         self._middle, low = 0.5 * (points.min(axis=0) + points.max(axis=0)), float(points[:, 2].min())
@@ -148,25 +145,27 @@ class Stage:
         points = ends.astype(np.float32)
         return self._scene.add_line_segments(name, points, color, thickness=3.0, thickness_units="screen")
 
+    def _hide(self, name: str) -> None:
+        if name in self.shown:
+            self.shown.pop(name).remove()
+
     def show_spheres(self, posed: PosedRobot, *, visible: bool) -> None:
         """Show or hide the collision spheres, with the closest pair."""
-        if self.spheres is not None:
-            self.spheres.remove()
-        self.spheres = None
+        self._hide("spheres")
         if visible:
             parts = [sphere_parts(posed.robot)]
-            self.spheres = RobotDrawing(
+            self.shown["spheres"] = RobotDrawing(
                 self._scene, "/spheres", posed.robot, parts, posed.joint_q, opacity=SPHERE_OPACITY
             )
         self._draw_spheres(posed)
 
     def _draw_spheres(self, posed: PosedRobot) -> None:
-        if self.spheres is not None:
+        if "spheres" in self.shown:
             closest = posed.closest(self.objects())[0] or ()
             links = posed.robot.body_spheres.links if posed.robot.body_spheres is not None else ()
             colors = np.array([LIMIT_COLOR if link in closest else SPHERE_COLOR for link in links], np.uint8)
-            self.spheres.move(posed.joint_q)
-            self.spheres.paint(colors)
+            self.shown["spheres"].move(posed.joint_q)
+            self.shown["spheres"].paint(colors)
 
     def read_gizmos(self) -> dict[str, Float64Array]:
         """Return the target poses at all visible gizmos, by link [m, xyzw], shape [7] each."""
@@ -185,11 +184,9 @@ class Stage:
 
     def show_ghosts(self, posed: PosedRobot, joint_q: NDArray[Any]) -> None:
         """Show other configurations, [n, joint_coord_count], numbered, instead of the previous ones; n may be 0."""
-        if self._ghosts is not None:
-            self._ghosts.remove()
-        self._ghosts = None
+        self._hide("ghosts")
         if len(joint_q):
-            self._ghosts = RobotDrawing(
+            self.shown["ghosts"] = RobotDrawing(
                 self._scene, "/ghosts", posed.robot, self._parts, joint_q, color=GHOST_COLOR, opacity=GHOST_OPACITY
             )
             for k, place in enumerate(_own_places(posed, joint_q)):
@@ -198,17 +195,15 @@ class Stage:
 
     def show_path(self, lines: Float64Array) -> None:
         """Show the way of targets [m], shape [pieces, 2, 3]; of no pieces, nothing."""
-        if self._path is not None:
-            self._path.remove()
-        self._path = self._lines("/path", lines, PATH_COLOR) if len(lines) else None
+        self._hide("path")
+        if len(lines):
+            self.shown["path"] = self._lines("/path", lines, PATH_COLOR)
 
     def show_slice(self, places: Float64Array, colors: NDArray[np.uint8], apart: float) -> None:
         """Show positions of a slice [m], shape [n, 3], in colors, with a spacing `apart` [m]; n may be 0."""
-        if self._slice is not None:
-            self._slice.remove()
-        self._slice = None
+        self._hide("slice")
         if len(places):
-            self._slice = self._scene.add_point_cloud(
+            self.shown["slice"] = self._scene.add_point_cloud(
                 "/slice", places.astype(np.float32), colors, point_size=SLICE_DOT * apart, point_shape="circle"
             )
 

@@ -6,7 +6,6 @@ another thread may show the waiting time, and remove the color of the previous r
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -50,7 +49,6 @@ class View:
         self._dragged, self._names, self._is_dark = dragged, list(solving.robots), is_dark
         self._drawing = threading.Lock()  # held while scene and panel change, free while an answer is awaited
         self._painted, self._is_told = words.BY_HAND, False  # the status says that an answer is awaited
-        self._refreshed_at = 0.0
 
     def _show(self, name: str) -> None:
         """Show a robot from the beginning: its scene and the panel."""
@@ -115,13 +113,8 @@ class View:
             self.stage.draw(self.posed, color, met_color=met)
         self._painted = color
 
-    def _refresh(self, *, is_due: bool) -> None:
-        """Bring the panel up to date, now or after `actions.REFRESH_S`."""
-        now = time.monotonic()
-        if not is_due and (self._actions.is_ordered("refresh") or now < self._refreshed_at + actions.REFRESH_S):
-            self._actions.add_later(actions.REFRESH_S, "refresh")
-            return
-        self._refreshed_at = now
+    def _refresh(self) -> None:
+        """Bring the panel up to date."""
         if not self._is_told:
             self.panel.status.content = words.status_html(
                 self.posed, self.trouble, keeps_branch=not self.panel.any_branch.value, objects=self._watched()

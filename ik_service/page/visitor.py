@@ -36,7 +36,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Visitor(View):
-    """A visitor; `name` is the first robot, and `wake` is called with the visitor when an action is added."""
+    """A visitor; `wake` is called with the visitor when an action is added."""
 
     others: Float64Array = np.empty((0, 0))  # other solutions, drawn as ghosts, shape [n, joint_coord_count]
     branches: NDArray[Any] = np.empty(0, int)  # their branches, -1 where not known, shape [n]
@@ -46,7 +46,6 @@ class Visitor(View):
         self,
         client: viser.ClientHandle,
         solving: Solving,
-        name: str,
         wake: Callable[["Visitor"], None],
         *,
         is_dark: bool = False,
@@ -54,6 +53,9 @@ class Visitor(View):
         super().__init__(client, solving, lambda: wake(self), self.dragged, is_dark=is_dark)
         self._working, self._has_chosen = threading.Lock(), is_dark
         self._heard_at, self._arrives_at, self._random_seed = 0.0, 0.0, 0
+
+    def enter(self, name: str) -> None:
+        """Show the first robot, by its name."""
         with self._drawing:
             self._begin(name)
         self.enqueue("again")
@@ -81,7 +83,10 @@ class Visitor(View):
             was_told = self._end_wait()
             if not self.is_gone and (pending or was_told):
                 self.client.flush()
-                self._refresh(is_due="refresh" in pending or was_told)
+                if "refresh" in pending or was_told:
+                    self._refresh()
+                else:
+                    self._actions.add_later(actions.REFRESH_S, "refresh")
 
     def _try(self, pending: dict[str, Any]) -> None:
         """Run the pending actions; show the reason of a failure, and retry where a retry may help."""
@@ -165,8 +170,6 @@ class Visitor(View):
         if "remove" in pending:
             self.stage.remove_obstacle()
         self.posed.keeps_loops = pending.get("loops", self.posed.keeps_loops)
-        if pending.keys() & actions.TOUCH_ACTIONS:
-            self.posed.touch()
         if is_solved:
             self._solve()
 
@@ -262,7 +265,7 @@ class Visitor(View):
     def _look_for_solutions(self) -> None:
         given = self._given()
         given["options"] = {"solutions": self.posed.wanted_solutions(), **given["options"]}
-        question = self.posed.question(any_branch=True, alone=False, **given)
+        question = self.posed.question(any_branch=True, **given)
         self._forget_others()
         answer: Answer = self._ask(self._solving.solve, question)
         found = np.asarray(answer.solutions, np.float64)

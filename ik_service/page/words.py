@@ -163,7 +163,7 @@ def _lines(posed: PosedRobot, *, keeps_branch: bool, objects: Mapping[str, Any] 
         return lines if objects is None else lines + _closest_lines(*posed.closest(objects))
     if not answer.success[0]:
         lines += [answer.advice, PROOFS.get(int(answer.proof[0]), ELSEWHERE if keeps_branch else UNPROVEN)]
-    held = [name for name, is_held in zip(posed.robot.dof_names, answer.active_limits[0], strict=True) if is_held]
+    held = [posed.robot.dof_names[dof] for dof in np.flatnonzero(posed.held_dofs())]
     if held:
         lines.append(f"At a limit: {', '.join(held)}.")
     count = int(answer.iterations[0])

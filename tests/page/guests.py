@@ -51,7 +51,8 @@ class Guest:
 
     def __init__(self, server, solving, robot):
         self.waiting = queue.SimpleQueue()
-        self.visitor = Visitor(self.client_of(server), solving, robot, self.waiting.put)
+        self.visitor = Visitor(self.client_of(server), solving, self.waiting.put)
+        self.visitor.enter(robot)
         server.guests.append(self)
         self.work()
 

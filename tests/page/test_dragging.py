@@ -89,7 +89,7 @@ def test_a_path_that_is_dragged_is_followed_and_plotted(guest):
     count = len(visitor._path)
     assert f"{count} waypoints recorded" in panel.path.content
     assert 12 <= count <= 40
-    assert guest.stage._path.points.shape == (count - 1, 2, 3)
+    assert guest.stage.shown.get("path").points.shape == (count - 1, 2, 3)
     visitor.enqueue("follow")
     guest.until(lambda: visitor._path.followed is not None)
     visitor.enqueue("follow")  # again, on the way
@@ -104,7 +104,7 @@ def test_a_path_that_is_dragged_is_followed_and_plotted(guest):
     assert np.abs(hands[1:] - visitor._path.lines[:, 1]).max() < 1e-4
     assert [len(column) for column in panel._plot.data] == [count] * 8
     guest.do("clear")
-    assert (len(visitor._path), panel.path.content, panel._plot, guest.stage._path) == (0, "", None, None)
+    assert (len(visitor._path), panel.path.content, panel._plot, guest.stage.shown.get("path")) == (0, "", None, None)
 
 
 def test_a_drag_ends_the_way_along_a_path(guest):
@@ -125,7 +125,7 @@ def test_a_drag_ends_the_way_along_a_path(guest):
 
 def test_a_slice_shows_what_is_within_reach_and_goes_with_the_target(guest):
     guest.click(guest.panel.plane, "upright, along x")
-    cloud = guest.stage._slice
+    cloud = guest.stage.shown.get("slice")
     places, colors = np.array(cloud.points, np.float64), np.array(cloud.colors)
     good = (colors == words.GOOD).all(axis=1)
     assert 200 < good.sum() < len(good) < 41 * 41
@@ -133,17 +133,17 @@ def test_a_slice_shows_what_is_within_reach_and_goes_with_the_target(guest):
     assert np.linalg.norm(places[good] - [0.0, 0.0, 0.333], axis=1).max() < 1.1  # the arm's reach from its shoulder
     assert np.abs(places[:, 1] - guest.posed.targets["panda_hand"].pose[1]).max() < 1e-3
     for _ in range(2):
-        cloud = guest.stage._slice
+        cloud = guest.stage.shown.get("slice")
         guest.drag("panda_hand", [0.0, 0.1, 0.0])
-        guest.until(lambda before=cloud: guest.stage._slice is not before)
-    assert np.abs(np.array(guest.stage._slice.points)[:, 1] - places[0, 1] - 0.2).max() < 2e-3
-    cloud = guest.stage._slice
+        guest.until(lambda before=cloud: guest.stage.shown.get("slice") is not before)
+    assert np.abs(np.array(guest.stage.shown.get("slice").points)[:, 1] - places[0, 1] - 0.2).max() < 2e-3
+    cloud = guest.stage.shown.get("slice")
     guest.click(guest.panel.sliders[0][0], -60.0)
-    guest.until(lambda: guest.stage._slice is not cloud)
+    guest.until(lambda: guest.stage.shown.get("slice") is not cloud)
     moved = guest.posed.targets["panda_hand"].pose[1]
-    assert np.abs(np.array(guest.stage._slice.points)[:, 1] - moved).max() < 2e-3
+    assert np.abs(np.array(guest.stage.shown.get("slice").points)[:, 1] - moved).max() < 2e-3
     guest.click(guest.panel.plane, NO_SLICE)
-    assert guest.stage._slice is None
+    assert guest.stage.shown.get("slice") is None
 
 
 def test_an_arm_without_a_target_stays_beside_a_path_and_a_slice(server, solving):
@@ -166,10 +166,14 @@ def test_an_arm_without_a_target_stays_beside_a_path_and_a_slice(server, solving
 
 def test_a_slice_counts_what_is_around_the_robot(guest):
     guest.click(guest.panel.plane, "level")
-    free = len(guest.stage._slice.points), int((guest.stage._slice.colors == words.HIT).all(axis=1).sum())
+    shown = guest.stage.shown["slice"]
+    free = len(shown.points), int((shown.colors == words.HIT).all(axis=1).sum())
+        len(guest.stage.shown.get("slice").points),
+        int((guest.stage.shown.get("slice").colors == words.HIT).all(axis=1).sum()),
+    )
     guest.do("box")
     guest.click(guest.panel.size, 600.0)
-    guest.until(lambda: int((guest.stage._slice.colors == words.HIT).all(axis=1).sum()) > free[1] + 10)
+    guest.until(lambda: int((guest.stage.shown.get("slice").colors == words.HIT).all(axis=1).sum()) > free[1] + 10)
 
 
 def test_loops_may_be_left_open(server, solving):

@@ -145,7 +145,8 @@ def test_a_target_that_comes_during_a_slow_answer_is_not_said_to_be_reached(gues
 
 
 def test_a_robot_that_nothing_has_been_solved_for_is_not_said_to_be_anywhere(server, solving):
-    visitor = Visitor(Guest.client_of(server), solving, "panda", lambda _: None)
+    visitor = Visitor(Guest.client_of(server), solving, lambda _: None)
+    visitor.enter("panda")
     assert SOLVING in visitor.panel.status.content
     assert words.GOOD not in drawn_colors(visitor.stage.drawing)
     visitor.work()

@@ -98,20 +98,20 @@ def test_other_solutions_are_ghosts_to_be_taken(guest):
     guest.do("solutions")
     count = len(visitor.others)
     assert count >= 2
-    assert guest.stage._ghosts is not None
+    assert guest.stage.shown.get("ghosts") is not None
     assert len(guest.panel.solution.options) == count + 1
     assert "Perhaps there are more" in guest.panel.found.content
     taken, target = visitor.others[1].copy(), pose_of(guest.stage.gizmos["panda_hand"])
     guest.click(guest.panel.solution, "ghost 2")
     assert np.abs(guest.posed.joint_q - taken).max() < 1e-3
     assert np.abs(pose_of(guest.stage.gizmos["panda_hand"])[:3] - target[:3]).max() < 1e-3
-    assert guest.stage._ghosts is None
+    assert guest.stage.shown.get("ghosts") is None
     assert guest.panel.solution.disabled
     guest.do("solutions")
     assert len(visitor.others) >= 2
     guest.drag("panda_hand", [0.0, 0.01, 0.0])  # they were of another target
     assert len(visitor.others) == 0
-    assert guest.stage._ghosts is None
+    assert guest.stage.shown.get("ghosts") is None
 
 
 def test_all_branches_of_an_arm_are_named(server, solving):
@@ -144,7 +144,7 @@ def test_a_bit_of_a_branch_is_a_letter():
 def test_spheres_and_an_obstacle(guest):
     visitor = guest.visitor
     guest.click(guest.panel.spheres, True)
-    spheres = guest.stage.spheres
+    spheres = guest.stage.shown["spheres"]
     joint_q, of_body = guest.posed.joint_q, guest.posed.robot.body_spheres
     marked = (spheres._drawn[0][1].batched_colors == LIMIT_COLOR).all(axis=1)
     closest = guest.posed.robot.collision(joint_q).closest_pairs[0]
