@@ -17,7 +17,6 @@ from ik_service.robots import RobotModel
 LOOP_COLOR: Color = (110, 116, 126)
 LIMIT_COLOR: Color = (214, 48, 49)
 LOOP_SHARE = 0.012  # width of a rod that closes a loop over the size of the robot
-SHARES = np.array([0.0, 1.0, 0.3])  # of the color of the result in that of a part, by `Role`
 
 
 class RobotDrawing:
@@ -74,7 +73,7 @@ class RobotDrawing:
     def paint(self, results: NDArray[np.uint8]) -> None:
         """Color the single configuration by results, shape [n, 3], at the index of each part."""
         for part, node in self._drawn:
-            share = SHARES[part.role, None]
+            share = part.share[:, None]
             node.batched_colors = ((1.0 - share) * part.color + share * results[part.index]).astype(np.uint8)
 
     def tell_clicks(self, clicked: Callable[[str], None] | None) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from ik_service.mechanism.transforms import Float64Array
+from ik_service.motion.result import PathResult
 from ik_service.page.posed_robot import PosedRobot
-from ik_service.page.questions import AskedTarget, Followed, Question
+from ik_service.page.questions import AskedTarget, Question
 
 APART_M, APART_RAD = 0.005, 0.03  # least way of a target from waypoint to waypoint [m], or turn [rad]
 WAYPOINT_S = 0.05  # time from waypoint to waypoint [s]
@@ -18,7 +19,7 @@ class DrawnPath:
     """A path."""
 
     def __init__(self) -> None:
-        self.followed: Followed | None = None  # joint motion along the path; None before the solve
+        self.followed: PathResult | None = None  # joint motion along the path; None before the solve
         self.at: int | None = None  # the next waypoint that the robot goes to; None while it does not move
         self._links: tuple[str, ...] = ()
         self._poses: list[Float64Array] = []

@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +32,7 @@ RAIL_SHARE = 0.1  # way of a rail to either side, over the size of the robot
 SIDES = 28  # of round meshes
 EDGE = 0.14  # radius of the edge of a cylinder, over its radius
 BOX_EDGE = 0.07  # width of the edge of a box, over its sizes
+OWN, MIXED, RESULT = 0.0, 0.3, 1.0  # share of the color of a result in that of a part
 LEAST_SIZE = 1e-3  # size of a robot without any length [m]
 _Z_AXIS = np.array([0.0, 0.0, 1.0])
 
@@ -59,12 +59,26 @@ def _shapes() -> dict[str, Mesh]:
 SHAPES = _shapes()
 
 
-class Role(IntEnum):
-    """Role of a part; decides its colour."""
+def _shapes() -> dict[str, Mesh]:
+    """Return the meshes that are copied: side and round end of a cylinder about z, a ball of radius 1, a box of side 1.
 
-    ROD = 0  # its own colour
-    JOINT = 1  # that of the result
-    LINK = 2  # its own, with some of the result's
+    The side has radius and length 1, the end radius 1 and a height of `EDGE`. The box is a small ball, whose eight
+    parts are moved to the corners.
+    """
+    arc = np.linspace(0.0, 0.5 * np.pi, 4)
+    edge = [*zip(1.0 - EDGE + EDGE * np.cos(arc), EDGE * np.sin(arc), strict=True), (0.0, EDGE)]
+    made = {
+        "tube": trimesh.creation.revolve([(1.0, -0.5), (1.0, 0.5)], sections=SIDES),
+        "cap": trimesh.creation.revolve(edge, sections=SIDES),
+        "ball": trimesh.creation.icosphere(subdivisions=3),
+        "box": trimesh.creation.icosphere(subdivisions=2),
+    }
+    corners = np.sign(made["box"].vertices.round(9))
+    made["box"].vertices = BOX_EDGE * made["box"].vertices + (0.5 - BOX_EDGE) * corners
+    return {name: Mesh(np.array(one.vertices), one.faces.astype(np.int32)) for name, one in made.items()}
+
+
+SHAPES = _shapes()
 
 
 class Body(NamedTuple):
@@ -105,7 +119,7 @@ class Parts:
     body: NDArray[np.int64]  # body of each part, -1 for the world, shape [parts]
     X_body: Float64Array  # `T_body_part` [m, xyzw], shape [parts, 7]
     scales: Float64Array  # scale of the mesh along its axes [m], shape [parts, 3]
-    role: NDArray[np.int64]  # `Role` of each part, shape [parts]
+    share: NDArray[np.float64]  # share of the color of the result in that of each part, shape [parts]
     index: NDArray[np.int64]  # DOF whose result is shown, or link of a sphere; -1 for rods, shape [parts]
     link: NDArray[np.int64]  # link of each part, for a disc the link turned by the joint; -1 for spheres, shape [parts]
     color: NDArray[np.uint8]  # own color of each part, shape [parts, 3]
@@ -121,7 +135,7 @@ class _Row(NamedTuple):
     body: int
     pose: Float64Array
     scales: tuple[float, float, float]
-    role: Role
+    share: float
     number: int = -1
     link: int = -1
     color: Color = ROD_COLOR
@@ -138,7 +152,7 @@ class _Collected:
         self._rows[mesh].append(_Row(*row))
 
     def add_cylinder(self, body: int, pose: Float64Array, radius: float, length: float, *of: Any) -> None:
-        """Add a cylinder about z of the pose with round edges; `of` is role, index, link and color."""
+        """Add a cylinder about z of the pose with round edges; `of` is share, index, link and color."""
         edge = min(EDGE * radius, 0.5 * length)
         if length > 2.0 * edge:
             self.add("tube", body, pose, (radius, radius, length - 2.0 * edge), *of)
@@ -200,17 +214,17 @@ def robot_parts(robot: RobotModel, bodies: Mapping[str, Sequence[Body]] | None =
     for link, name in enumerate(robot.link_names):
         body, frame = int(robot.link_body[link]), robot.link_X_body[link]
         for one in bodies.get(name, ()):
-            role = Role.ROD if is_dressed else Role.LINK
-            of = _shown_result(robot, body, Role.JOINT if one.material == JOINT_MATERIAL else role)
+            share = OWN if is_dressed else MIXED
+            of = _shown_result(robot, body, RESULT if one.material == JOINT_MATERIAL else share)
             collected.add_body(body, frame, one, *of, link, one.color or ROD_COLOR)
     if not is_dressed:
         _add_rods(robot, collected, bodies)
     return collected.parts()
 
 
-def _shown_result(robot: RobotModel, body: int, role: Role) -> tuple[Role, int]:
-    """Return a role and the DOF whose result is shown; what does not move shows none."""
-    return (Role.ROD, -1) if body < 0 or role == Role.ROD else (role, int(robot.joint_qd_start[body]))
+def _shown_result(robot: RobotModel, body: int, share: float) -> tuple[float, int]:
+    """Return a share and the DOF whose result is shown; parts that do not move show none."""
+    return (OWN, -1) if body < 0 or share == OWN else (share, int(robot.joint_qd_start[body]))
 
 
 def _add_rods(robot: RobotModel, collected: _Collected, bodies: Mapping[str, Sequence[Body]]) -> None:
@@ -223,11 +237,11 @@ def _add_rods(robot: RobotModel, collected: _Collected, bodies: Mapping[str, Seq
         if length > 0.05 * radius:
             turn = quaternion_between(_Z_AXIS, (end - start) / length)
             pose = np.concatenate([0.5 * (start + end), turn])
-            collected.add("tube", body, pose, (radius, radius, length), Role.ROD, -1, link)
+            collected.add("tube", body, pose, (radius, radius, length), OWN, -1, link)
         for point in (start, end):
             key = (body, *np.round(point, 9).tolist())
             if key not in rounded:
-                collected.add("ball", body, _at(point), (radius,) * 3, Role.ROD, -1, link)
+                collected.add("ball", body, _at(point), (radius,) * 3, OWN, -1, link)
             rounded.add(key)
     for joint in range(robot.joint_count):
         link = int(np.flatnonzero(robot.link_body == joint)[0])
@@ -235,7 +249,7 @@ def _add_rods(robot: RobotModel, collected: _Collected, bodies: Mapping[str, Seq
     leaves = set(range(len(robot.link_names))) - set(robot.link_parent.tolist())
     for link in sorted(leaves):
         scales, body = (1.15 * radius,) * 3, int(robot.link_body[link])
-        collected.add("ball", body, robot.link_X_body[link], scales, *_shown_result(robot, body, Role.JOINT), link)
+        collected.add("ball", body, robot.link_X_body[link], scales, *_shown_result(robot, body, RESULT), link)
 
 
 def sphere_parts(robot: RobotModel) -> Parts:
@@ -243,7 +257,7 @@ def sphere_parts(robot: RobotModel) -> Parts:
     spheres = robot.body_spheres
     assert spheres is not None  # the robot has some
     rows = [
-        _Row(int(spheres.link_body[place]), _at(spheres.centers[k]), (float(spheres.radii[k]),) * 3, Role.JOINT, place)
+        _Row(int(spheres.link_body[place]), _at(spheres.centers[k]), (float(spheres.radii[k]),) * 3, RESULT, place)
         for place in range(len(spheres.links))
         for k in range(*spheres.of_link(place).indices(len(spheres.radii)))
     ]
@@ -287,7 +301,7 @@ def _add_joint(robot: RobotModel, collected: _Collected, joint: int, link: int, 
         turned = np.concatenate([np.zeros(3), quaternion_between(_Z_AXIS, robot.joint_axis[dof])])
         pose, slides = transform_multiply(robot.joint_X_p[joint], turned), dof - start < linear
         thick, length = (RAIL_RADIUS, 2.0 * reach) if slides else (DISC_RADIUS, DISC_HEIGHT * radius)
-        collected.add_cylinder(parent, pose, thick * radius, length, Role.JOINT, dof, link)
+        collected.add_cylinder(parent, pose, thick * radius, length, RESULT, dof, link)
 
 
 def _at(point: Any) -> Float64Array:
@@ -295,5 +309,5 @@ def _at(point: Any) -> Float64Array:
 
 
 def _parts(mesh: Mesh, rows: list[_Row]) -> Parts:
-    body, pose, scales, role, index, link, color = (np.array(column) for column in zip(*rows, strict=True))
-    return Parts(mesh, body, pose, scales, role, index, link, color.astype(np.uint8))
+    body, pose, scales, share, index, link, color = (np.array(column) for column in zip(*rows, strict=True))
+    return Parts(mesh, body, pose, scales, share, index, link, color.astype(np.uint8))

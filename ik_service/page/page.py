@@ -21,8 +21,9 @@ import viser
 import viser.infra._infra as viser_server
 from viser import _messages
 
+from ik_service.page.local_solving import LocalSolving
 from ik_service.page.posed_robot import PosedRobot
-from ik_service.page.questions import PageError, Solving
+from ik_service.page.questions import PageError
 from ik_service.page.visitor import Visitor
 
 LOOPBACK = "127.0.0.1"
@@ -45,7 +46,13 @@ class Page:
     """
 
     def __init__(
-        self, solving: Solving, robot: str | None = None, *, host: str = LOOPBACK, port: int = 0, is_dark: bool = False
+        self,
+        solving: LocalSolving,
+        robot: str | None = None,
+        *,
+        host: str = LOOPBACK,
+        port: int = 0,
+        is_dark: bool = False,
     ) -> None:
         self._solving, self._first, self._is_dark = solving, robot or solving.robots[0], is_dark
         solving.robot(self._first)

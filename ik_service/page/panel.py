@@ -13,9 +13,8 @@ import viser
 import viser.transforms
 
 from ik_service.mechanism.transforms import Float64Array, quaternion_from_rpy
-from ik_service.page.posed_robot import PosedRobot, TargetState
+from ik_service.page.posed_robot import PLANES, PosedRobot, TargetState
 from ik_service.page.questions import ROTATIONS
-from ik_service.page.reach_slice import PLANES
 from ik_service.page.stage import OBSTACLE_SIZE, Obstacle
 from ik_service.page.words import BRANCHES, solutions_html
 from ik_service.robots import JointType, RobotModel

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ik_service.mechanism.names import leaf_links
 from ik_service.mechanism.transforms import Float64Array
+from ik_service.page.geometry import robot_size
 from ik_service.page.questions import ROTATIONS, Answer, AskedTarget, PageError, Question
 from ik_service.robots import JointType, RobotModel
 from ik_service.robots.readers.world_file import read_world
@@ -30,6 +31,9 @@ RANDOM_TARGETS = 1000
 POSITION_TOLERANCE, ORIENTATION_TOLERANCE = SolverOptions().position_tolerance, SolverOptions().orientation_tolerance
 FIRST: Mapping[str, Any] = json.loads((files("ik_service.page") / "first_poses.json").read_text())
 """Of built-in robots: links that have targets at first, and joints, from zero on [rad or m], if not at mid-range."""
+PLANES: Mapping[str, tuple[int, int]] = {"level": (0, 1), "upright, along x": (0, 2), "upright, along y": (1, 2)}
+"""Axes of the world that span each plane of a slice, about the robot's base, through the first active target."""
+SLICE_PLACES, SLICE_WIDTH = 41, 2.2  # places along each side of a slice, and its width over the size of the robot
 LIMB_DOFS, FINGER_DOFS = 3, 4  # least DOFs that carry a hand, most DOFs of its finger
 
 
@@ -101,10 +105,6 @@ class PosedRobot:
         middle = start + share * (end - start)
         middle[3:] /= np.linalg.norm(middle[3:])
         self.change(link, pose=middle)
-
-    def go_back(self, joint_q: NDArray[Any], targets: Mapping[str, TargetState]) -> None:
-        """Return to an earlier configuration and its targets."""
-        self.joint_q, self.targets = joint_q, {**self.targets, **targets}
 
     def idle_dofs(self) -> set[int]:
         """Return the active DOFs that move no target, such as those of a gripper."""
@@ -213,6 +213,24 @@ class PosedRobot:
         )
         opened = self._opened()
         return Question(robot=self.name, targets=targets, opened=opened, options=options, objects=objects)
+
+    def slice_question(
+        self, plane: str, options: Mapping[str, Any], objects: Mapping[str, Any]
+    ) -> tuple[Question, float]:
+        """Return problems with the first target on a grid in a plane of `PLANES`, and the spacing of the grid [m].
+
+        The target keeps its orientation; other targets are inactive, and joints that serve only other targets stay.
+        """
+        target, width = self.asked[0], SLICE_WIDTH * robot_size(self.robot)
+        steps = np.linspace(-0.5 * width, 0.5 * width, SLICE_PLACES)
+        places = np.tile(target.pose[:3], (SLICE_PLACES, SLICE_PLACES, 1))
+        base = self._poses([self.robot.link_names[0]])[0]
+        for axis, along in zip(PLANES[plane], np.meshgrid(steps, steps, indexing="ij"), strict=True):
+            places[:, :, axis] = base[axis] + along
+        turns, start = np.tile(target.pose[3:], (SLICE_PLACES**2, 1)), np.tile(self.joint_q, (SLICE_PLACES**2, 1))
+        asked = (AskedTarget(target.link, places.reshape(-1, 3), turns, target.free),)
+        given: dict[str, Any] = {"initial_joint_q": start, "options": options, "objects": objects}
+        return Question(robot=self.name, targets=asked, **given), float(steps[1] - steps[0])
 
     def _opened(self) -> tuple[str, ...]:
         return () if self.keeps_loops else self.robot.constraint_names

@@ -1,6 +1,5 @@
 """Questions of the page and their answers: the only interface between the page and the solver or service."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,8 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.mechanism.transforms import Float64Array
-from ik_service.page.geometry import Body, visible_bodies
-from ik_service.robots import RobotModel, builtin_robot_names, builtin_urdf, load_robot
 from objectives.errors import IKError
 
 ROTATIONS = ("rx", "ry", "rz")  # rotations about the axes of the tool, which a target may leave free
@@ -78,62 +75,6 @@ class Answer:
     solve_ms: float  # time of the solve [ms]
     total_ms: float  # time from question to answer, measured by the page [ms]
     ran_on: str  # engine and device
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Followed:
-    """Joint motion along a path."""
-
-    joint_q: Float64Array  # configurations at the waypoints [rad or m], shape [n, joint_coord_count]
-    success: NDArray[np.bool_]  # whether each waypoint is met, with a contact-free motion to the waypoint, shape [n]
-    is_fast: NDArray[np.bool_]  # whether a joint exceeds its speed limit on the way to the waypoint, shape [n]
-    joint_change: float  # largest change of a joint from waypoint to waypoint [rad or m]
-    solve_ms: float  # time of the computation [ms]
-
-
-class Solving(ABC):
-    """Answers questions about some robots; `address` is the address for the same questions over HTTP."""
-
-    workers = 1  # threads that may call `solve` at a time
-    compiling = ""  # notice of code in compilation for an answer; empty where there is none, or compilation is unknown
-
-    def __init__(self, robots: Sequence[str], address: str) -> None:
-        self.robots, self.address = tuple(robots), address
-        self.files = dict[str, str]()  # of robots that are not built in, by name; these names are local to the page
-        self._models, self._bodies = dict[str, RobotModel](), dict[str, Mapping[str, Sequence[Body]]]()
-
-    def robot(self, name: str) -> RobotModel:
-        """Return the model of a robot for drawing; PageError for an unknown name."""
-        if name not in self._models:
-            if name not in self.robots:
-                raise PageError(f"There is no robot '{name}' here. Robots: {', '.join(self.robots)}.")
-            self._models[name] = load_robot(name)
-        return self._models[name]
-
-    def bodies(self, name: str) -> Mapping[str, Sequence[Body]]:
-        """Return the bodies of links to be drawn, by name, for links with bodies here."""
-        if name not in self._bodies and name in builtin_robot_names():
-            self._bodies[name] = visible_bodies(builtin_urdf(name))
-        return self._bodies.get(name, {})
-
-    @abstractmethod
-    def add_robot(self, name: str, text: bytes) -> str:
-        """Add an uploaded URDF; return its name from now on. PageError if the text is not a valid URDF."""
-
-    @abstractmethod
-    def solve(self, question: Question) -> Answer:
-        """Answer a question; PageError if there is no answer."""
-
-    @abstractmethod
-    def follow(self, question: Question, dt: float) -> Followed:
-        """Return a joint motion through the problems of a question, waypoints `dt` [s] apart, from its one start.
-
-        PageError if there is no answer.
-        """
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release solvers and connections."""
 
 
 def read_answer(result: Any, names: Sequence[str], **own: Any) -> Answer:

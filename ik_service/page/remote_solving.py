@@ -1,6 +1,5 @@
 """Answers from a service, through the public client; this process solves for uploaded robots."""
 
-import threading
 import time
 from typing import Any
 
@@ -9,8 +8,7 @@ import numpy as np
 from ik_service.client import Client, ClientError, ServiceError, SolveResult, SolveTarget, UnreachableError
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.page.local_solving import LocalSolving
-from ik_service.page.questions import Answer, Followed, PageError, Question, Solving, read_answer
-from ik_service.robots import builtin_robot_names
+from ik_service.page.questions import Answer, PageError, Question, read_answer
 
 BUSY = (429, 503, 504)  # HTTP statuses after which the same request may be answered
 WORKERS = 4
@@ -18,40 +16,33 @@ COMPILING = "Code for this kind of question is being compiled, once. The page go
 PATIENCE_S = 30.0  # longest wait for an answer [s]: the first request of a kind waits for its code
 
 
-class RemoteSolving(Solving):
+class RemoteSolving(LocalSolving):
     """A running service. Its built-in robots are drawn from the models of this installation.
 
-    Uploaded robots stay in this process. PageError if the service does not answer, or serves no robot of this
-    installation.
+    This process solves for uploaded robots and follows paths. PageError if the service does not answer, or serves no
+    robot of this installation.
     """
 
     workers = WORKERS
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
-        super().__init__((), url.rstrip("/"))
+        super().__init__()
+        self.address = url.rstrip("/")
         self._client = Client(url, api_key, timeout_s=PATIENCE_S, retries=0)
-        self._own, self._own_lock = LocalSolving(), threading.Lock()
-        self.files, self._models, self._bodies = self._own.files, self._own._models, self._own._bodies
         try:
             served = self._client.robots()
         except ClientError as error:
             self.close()
             raise _page_error(self.address, error) from error
-        known = set(builtin_robot_names())
+        known = self.robots
         self.robots = tuple(one["name"] for one in served if one.get("source") == "built_in" and one["name"] in known)
         if not self.robots:
             raise PageError(f"{self.address} serves none of the built-in robots: {', '.join(sorted(known))}.")
 
-    def add_robot(self, name: str, text: bytes) -> str:
-        """Keep an uploaded robot, as `LocalSolving` does."""
-        with self._own_lock:
-            return self._own.add_robot(name, text)
-
     def solve(self, question: Question) -> Answer:
         """Answer a question; PageError where the service refuses the question or is unreachable."""
         if question.robot in self.files:
-            with self._own_lock:
-                return self._own.solve(question)
+            return super().solve(question)
         robot, wants_solutions = self.robot(question.robot), question.options.get("solutions", 1) != 1
         include = ["advice", *(["solutions"] if wants_solutions else [])]
         is_checked = robot.collision_model is not None and question.options.get("collision") != "off"
@@ -79,15 +70,10 @@ class RemoteSolving(Solving):
             raise _page_error(self.address, error) from error
         return _answer(result, 1e3 * (time.perf_counter() - begun))
 
-    def follow(self, question: Question, dt: float) -> Followed:
-        """Return joint motion along a path, computed in this process, not by the service; see `Solving.follow`."""
-        with self._own_lock:
-            return self._own.follow(question, dt)
-
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
-        self._own.close()
+        super().close()
 
 
 def _page_error(address: str, error: ClientError) -> PageError:

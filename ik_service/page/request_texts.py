@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ik_service.page.questions import AskedTarget, Question, Solving
+from ik_service.page.local_solving import LocalSolving
+from ik_service.page.questions import AskedTarget, Question
 from ik_service.page.words import block_html
 
 _DIGITS = 6
 
 
-def request_html(question: Question, solving: Solving) -> str:
+def request_html(question: Question, solving: LocalSolving) -> str:
     """Return a question as texts, each selectable with one click."""
     file = solving.files.get(question.robot)
     texts = {"Python": python_text(question, file), "Shell": curl_text(question, solving.address, file)}

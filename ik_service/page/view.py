@@ -15,9 +15,10 @@ from ik_service.page import actions, words
 from ik_service.page.actions import ActionQueue
 from ik_service.page.drawn_path import DrawnPath
 from ik_service.page.geometry import Color
+from ik_service.page.local_solving import LocalSolving
 from ik_service.page.panel import Panel
 from ik_service.page.posed_robot import PosedRobot
-from ik_service.page.questions import Question, Solving
+from ik_service.page.questions import Question
 from ik_service.page.request_texts import request_html
 from ik_service.page.stage import Stage
 
@@ -38,7 +39,7 @@ class View:
     def __init__(
         self,
         client: viser.ClientHandle,
-        solving: Solving,
+        solving: LocalSolving,
         wake: Callable[[], None],
         dragged: Callable[[str], None],
         *,

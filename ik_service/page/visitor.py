@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.page import actions, words
 from ik_service.page.drawn_path import WAYPOINT_S, DrawnPath
+from ik_service.page.local_solving import LocalSolving
 from ik_service.page.panel import NO_SLICE
 from ik_service.page.posed_robot import TargetState
-from ik_service.page.questions import Answer, PageError, Solving
-from ik_service.page.reach_slice import ReachSlice
+from ik_service.page.questions import Answer, PageError
 from ik_service.page.stage import pose_of
 from ik_service.page.view import View
 
@@ -45,7 +45,7 @@ class Visitor(View):
     def __init__(
         self,
         client: viser.ClientHandle,
-        solving: Solving,
+        solving: LocalSolving,
         wake: Callable[["Visitor"], None],
         *,
         is_dark: bool = False,
@@ -155,7 +155,8 @@ class Visitor(View):
         if targets or pending.keys() & actions.START_ACTIONS:
             self._earlier.append((self.posed.joint_q, dict(self.posed.targets)))
         if "undo" in pending and self._earlier:
-            self.posed.go_back(*self._earlier.pop())
+            self.posed.joint_q, targets_before = self._earlier.pop()
+            self.posed.targets.update(targets_before)
             self.stage.place_gizmos(self.posed)
         if self._pose_by_hand(pending) or is_solved:
             self._path.at = None
@@ -216,8 +217,12 @@ class Visitor(View):
         if plane == NO_SLICE or not self.posed.asked:
             self.stage.show_slice(np.empty((0, 3)), np.empty((0, 3), np.uint8), 0.0)
             return
-        shown = ReachSlice(self.posed, plane, **self._given())
-        self.stage.show_slice(*shown.reached(self._ask(self._solving.solve, shown.question)), shown.apart)
+        question, apart = self.posed.slice_question(plane, **self._given())
+        answer: Answer = self._ask(self._solving.solve, question)
+        touches = np.array(answer.status) == "blocked_by_collision"
+        colors = np.where(touches[:, None], words.HIT, words.GOOD).astype(np.uint8)
+        is_shown = answer.success | touches
+        self.stage.show_slice(question.targets[0].positions[is_shown], colors[is_shown], apart)
 
     def _pose_by_hand(self, pending: dict[str, Any]) -> bool:
         """Pose the robot without a solve, by sliders or by a chosen ghost; return whether there was such an action."""

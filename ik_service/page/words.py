@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from ik_service.motion.result import PathResult
 from ik_service.page.drawn_path import WAYPOINTS_MOST
 from ik_service.page.geometry import Color
 from ik_service.page.posed_robot import ORIENTATION_TOLERANCE, POSITION_TOLERANCE, PosedRobot
-from ik_service.page.questions import Answer, Followed
+from ik_service.page.questions import Answer
 
 GOOD: Color = (34, 160, 90)
 FAR_COLOR: Color = (235, 150, 30)
@@ -143,17 +144,17 @@ def random_html(answer: Answer) -> str:
     return block_html(badge + _paragraph(f"{100.0 * solved / count:.1f} % in {took}. {rest}"))
 
 
-def path_html(waypoints: int, followed: Followed | None = None) -> str:
+def path_html(waypoints: int, followed: PathResult | None = None) -> str:
     """Return the text about a drawn path."""
     if followed is None:
         count = f"{waypoints} waypoint{'' if waypoints == 1 else 's'} recorded"
         full = ", as many as there may be" if waypoints == WAYPOINTS_MOST else ""
         return block_html(f"{count}{full}.") if waypoints else ""
-    met, fast = int(followed.success.sum()), int(followed.is_fast.sum())
+    met, fast = int(followed.success.sum()), int(followed.over_velocity[1:].any(axis=1).sum())
     badge = _badge(f"{met} of {waypoints} waypoints met", GOOD if met == waypoints else FAR_COLOR)
     faster = f" Joints would go too fast to {fast}: drag slower." if fast else ""
-    moves = f"a joint moves by {followed.joint_change:.2f} rad or m at most from one to the next.{faster}"
-    return block_html(badge + _paragraph(f"{followed.solve_ms:.1f} ms; {moves}"))
+    most = float(followed.joint_change[1:].max(initial=0.0))
+    return block_html(badge + _paragraph(f"From one to the next a joint moves by {most:.2f} rad or m at most.{faster}"))
 
 
 def _lines(posed: PosedRobot, *, keeps_branch: bool, objects: Mapping[str, Any] | None) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 import viser
 
 from ik_service.mechanism.transforms import transform_inverse, transform_multiply
-from ik_service.page.geometry import Role
+from ik_service.page.geometry import RESULT
 from ik_service.page.visitor import Visitor
 
 
@@ -29,7 +29,7 @@ def drawn_colors(drawing, dofs=None):
         tuple(color)
         for part, node in drawing._drawn
         for color in node.batched_colors[
-            (part.role == Role.JOINT) & (True if dofs is None else np.isin(part.index, dofs))
+            (part.share == RESULT) & (True if dofs is None else np.isin(part.index, dofs))
         ].tolist()
     }
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ik_service.page import words
-from ik_service.page.geometry import JOINT_MATERIAL, Role
+from ik_service.page.geometry import JOINT_MATERIAL, RESULT
 from ik_service.page.stage import BESIDE, OBSTACLES_MOST
 from ik_service.robots import builtin_robot_names
 from tests.page.guests import Guest, drawn_colors
@@ -58,11 +58,11 @@ def test_every_joint_of_a_built_in_robot_shows_the_result(server, solving, name)
     assert len(own) >= 2
     assert None not in own
     drawn = {
-        tuple(color) for part, node in drawing._drawn for color in node.batched_colors[part.role != Role.JOINT].tolist()
+        tuple(color) for part, node in drawing._drawn for color in node.batched_colors[part.share != RESULT].tolist()
     }
     assert drawn == own
     assert "Reached" in guest.status
-    shown = {int(dof) for part, _ in drawing._drawn for dof in part.index[part.role == Role.JOINT]}
+    shown = {int(dof) for part, _ in drawing._drawn for dof in part.index[part.share == RESULT]}
     slid = [coordinate for _, coordinate, _ in guest.panel.sliders]
     dofs = posed.robot.joint_qd_start[np.searchsorted(posed.robot.joint_q_start, slid)]
     unseen = {posed.robot.dof_names[dof] for dof in dofs if dof not in shown}

@@ -10,7 +10,7 @@ import pytest
 
 from ik_service import load_robot
 from ik_service.page import LocalSolving, PageError, RemoteSolving
-from ik_service.page.geometry import Role, robot_parts, visible_bodies
+from ik_service.page.geometry import OWN, robot_parts, visible_bodies
 from ik_service.page.local_solving import BROUGHT_MOST
 from ik_service.page.posed_robot import PosedRobot
 from ik_service.page.request_texts import curl_text, python_text, request_document, request_html
@@ -162,7 +162,7 @@ def test_links_have_the_meshes_that_their_file_names_and_that_are_there(tmp_path
     without, having = robot_parts(robot), robot_parts(robot, solving.bodies("mine"))
     (mesh,) = (part for part in having if len(part.mesh.vertices) == 8)
     assert mesh.body.tolist() == [-1]
-    rods = [sum(int((part.role == Role.ROD).sum()) for part in parts) for parts in (without, having)]
+    rods = [sum(int((part.share == OWN).sum()) for part in parts) for parts in (without, having)]
     assert rods[0] > rods[1]
 
 
