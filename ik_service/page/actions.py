@@ -12,13 +12,13 @@ SLOW_S, LOOK_S = 0.15, 0.05
 UPLOAD_S = 0.5  # time for a browser to say that a file has come, before the button is made anew [s]
 SLICE_S = 0.2  # least time from a solve to the next slice [s]
 SOLVE_ACTIONS = frozenset(
-    ("again", "ball", "box", "branch", "click", "collision", "drag", "loops", "pick", "remove", "size", "step", "undo")
+    ("again", "ball", "box", "branch", "click", "collision", "drag", "pick", "remove", "size", "step", "undo")
 )
 """Actions that a solve of the targets completes."""
 START_ACTIONS = frozenset(("grab", "pick"))  # those that begin a drag or a change that can be undone
 PATH_ACTIONS = frozenset(("clear", "follow", "play"))
 QUESTION_ACTIONS = frozenset(("follow", "random", "solutions"))  # questions besides the solve of the targets
-VIEW_ACTIONS = frozenset(("dark", "grab", "picks", "refresh", "scheme", "spheres", "upload"))
+VIEW_ACTIONS = frozenset(("grab", "picks", "refresh", "scheme", "spheres", "upload"))
 """Those that change what is seen alone."""
 QUIET_ACTIONS = frozenset(("grab", "play", "refresh", "slice"))
 """Those after which it is still said why there was no answer."""

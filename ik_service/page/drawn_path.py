@@ -8,7 +8,7 @@ import numpy as np
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.motion.result import PathResult
 from ik_service.page.posed_robot import PosedRobot
-from ik_service.page.questions import AskedTarget, Question
+from ik_service.page.questions import Question, asked_target
 
 APART_M, APART_RAD = 0.005, 0.03  # least way of a target from waypoint to waypoint [m], or turn [rad]
 WAYPOINT_S = 0.05  # time from waypoint to waypoint [s]
@@ -52,10 +52,7 @@ class DrawnPath:
     def question(self, posed: PosedRobot, options: Mapping[str, Any], objects: Mapping[str, Any]) -> Question:
         """Return the waypoints as the problems of a question, from where the robot stands."""
         poses = np.array(self._poses)
-        targets = tuple(
-            AskedTarget(link, poses[:, k, :3], poses[:, k, 3:], posed.targets[link].free)
-            for k, link in enumerate(self._links)
-        )
+        targets = tuple(asked_target(link, poses[:, k], posed.targets[link].free) for k, link in enumerate(self._links))
         start = np.asarray(posed.joint_q)[None]
         return Question(robot=posed.name, targets=targets, initial_joint_q=start, options=options, objects=objects)
 

@@ -14,7 +14,7 @@ from ik_service.ik_solver import IKSolver
 from ik_service.kernels.kernel_loading import KernelsFor
 from ik_service.motion.result import PathResult
 from ik_service.page.geometry import Body, visible_bodies
-from ik_service.page.questions import Answer, AskedTarget, PageError, Question, read_answer
+from ik_service.page.questions import Answer, PageError, Question, read_answer
 from ik_service.robots import RobotModel, World, builtin_robot_names, builtin_urdf, load_robot
 from ik_service.robots.readers.world_file import read_world
 from ik_service.solver.given.batch import Batch
@@ -89,20 +89,17 @@ class LocalSolving:
 
     def solve(self, question: Question) -> Answer:
         """Answer a question; PageError where a value is not allowed, or kernels cannot be compiled."""
-        begun = time.perf_counter()
         with self._explained():
             solver = self._solver(question)
             world = _world(question)
-            asked = time.perf_counter()
+            begun = time.perf_counter()
             result = solver.solve(
                 *question.poses,
                 initial_joint_q=question.initial_joint_q,
-                constraint_enabled=dict.fromkeys(question.opened, False) or None,
                 world=world,
                 options=dict(question.options),
             )
-            solve_ms = 1e3 * (time.perf_counter() - asked)
-            return _answer(solver, result, world, question, solve_ms, begun)
+            return _answer(solver, result, world, question, 1e3 * (time.perf_counter() - begun))
 
     def follow(self, question: Question, dt: float) -> PathResult:
         """Return a joint motion through the problems of a question, waypoints `dt` [s] apart, from its one start.
@@ -131,7 +128,9 @@ class LocalSolving:
         key = (question.robot, *((target.link, target.free) for target in question.targets))
         if key not in self._solvers:
             robot = self.robot(question.robot)
-            self._solvers[key] = IKSolver(robot, [_declared(one) for one in question.targets], device=self._device)
+            self._solvers[key] = IKSolver(
+                robot, [Target(one.link, free=one.free) for one in question.targets], device=self._device
+            )
             while len(self._solvers) > SOLVERS_MOST:
                 self._solvers.popitem(last=False)
         self._solvers.move_to_end(key)
@@ -142,13 +141,7 @@ def _world(question: Question) -> World | None:
     return read_world({"objects": dict(question.objects)}) if question.objects else None
 
 
-def _declared(target: AskedTarget) -> Target:
-    return Target(target.link, free=() if target.turns_freely else target.free)
-
-
-def _answer(
-    solver: IKSolver, result: IKResult, world: World | None, question: Question, solve_ms: float, begun: float
-) -> Answer:
+def _answer(solver: IKSolver, result: IKResult, world: World | None, question: Question, solve_ms: float) -> Answer:
     spheres = solver.robot.body_spheres
     names = () if spheres is None else spheres.links + (() if world is None else world.names)
     chosen = solver.options.of_solve(dict(question.options))
@@ -164,6 +157,5 @@ def _answer(
         advice=words,
         clearance=np.full(len(result), np.inf) if result.clearance is None else result.clearance,
         solve_ms=solve_ms,
-        total_ms=1e3 * (time.perf_counter() - begun),
         ran_on=f"{result.engine} engine on {result.device}",
     )

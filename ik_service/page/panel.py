@@ -44,8 +44,6 @@ class Panel:
         names: Sequence[str],
         posed: PosedRobot,
         enqueue: Callable[[str, Any], None],
-        *,
-        is_dark: bool,
         status: viser.GuiHtmlHandle,
     ) -> None:
         self._gui, self._enqueue, robot = gui, enqueue, posed.robot
@@ -68,8 +66,6 @@ class Panel:
             self.any_branch = self._input("branch", gui.add_checkbox("May jump to another branch", False, hint=hint))
             self.picks = self._input("picks", gui.add_checkbox("Add targets by clicking links", False, hint=PICK))
         with tabs.add_tab("Joints"):
-            if robot.constraint_names:
-                self.loops = self._input("loops", gui.add_checkbox("Keep loops closed", True))
             self.sliders += [self._slider(robot, posed, joint) for joint, is_idle in joints if not is_idle]
         self.collision: Any = None
         if robot.collision_model is not None:
@@ -104,7 +100,6 @@ class Panel:
             self._plot: Any = None
         with tabs.add_tab("Code"):
             self.request = gui.add_html("")
-            self.dark = self._input("dark", gui.add_checkbox("Dark", is_dark))
 
     def _add_target(self, target: TargetState, *, is_open: bool) -> None:
         gui, name = self._gui, f"target {target.link}"

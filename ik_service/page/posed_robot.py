@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ik_service.mechanism.names import leaf_links
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.page.geometry import robot_size
-from ik_service.page.questions import ROTATIONS, Answer, AskedTarget, PageError, Question
+from ik_service.page.questions import ROTATIONS, Answer, PageError, Question, asked_target
 from ik_service.robots import JointType, RobotModel
 from ik_service.robots.readers.world_file import read_world
 from ik_service.solver.given.options import SolverOptions
@@ -50,7 +50,6 @@ class TargetState:
 class PosedRobot:
     """A robot, under its name in questions, its configuration and its targets."""
 
-    keeps_loops = True  # whether its constraints are met
     waypoint_met: bool | None = None  # whether the waypoint is met where the robot stands; None beside a path
 
     def __init__(self, name: str, robot: RobotModel) -> None:
@@ -114,14 +113,14 @@ class PosedRobot:
     def stand(
         self, joint_q: NDArray[Any], poses: Mapping[str, Float64Array] | None = None, *, branch: int = -1
     ) -> None:
-        """Move to a configuration, [joint_coord_count], with enabled loops closed, and set the targets.
+        """Move to a configuration, [joint_coord_count], with loops closed, and set the targets.
 
         The target poses are given by link, as along a path; None puts targets at their links, after a pose by hand.
         `branch` is that of the configuration, -1 where it is not known.
         """
         robot = self.robot
         self.joint_q = robot.clamp_joint_q(joint_q)[0]
-        if robot.loops and self.keeps_loops:
+        if robot.loops:
             self.joint_q = robot.constraints.close(self.joint_q).joint_q[0]
         self.answer, self.waypoint_met, self._taken = None, None, (branch, self.joint_q)
         self.pull_targets()
@@ -155,14 +154,10 @@ class PosedRobot:
         if not self.asked:
             raise PageError("No target counts, so there is nothing to solve for. Tick 'Target' of a link.")
         branch = {} if any_branch else KEEP_BRANCH
-        targets = tuple(
-            AskedTarget(target.link, target.pose[None, :3], target.pose[None, 3:], target.free) for target in self.asked
-        )
         return Question(
             robot=self.name,
-            targets=targets,
+            targets=tuple(asked_target(target.link, target.pose[None], target.free) for target in self.asked),
             initial_joint_q=self.joint_q[None],
-            opened=self._opened(),
             options={**branch, **options},
             objects=objects,
         )
@@ -206,13 +201,10 @@ class PosedRobot:
             joint_q = np.resize(closure.joint_q[closure.closed], (RANDOM_TARGETS, robot.joint_coord_count))
         else:
             joint_q = robot.random_free_joint_q(rng, RANDOM_TARGETS)
-        poses = robot.forward_kinematics(joint_q, [target.link for target in self.asked])
-        targets = tuple(
-            AskedTarget(target.link, poses.positions[:, k], poses.orientations_xyzw[:, k], target.free)
-            for k, target in enumerate(self.asked)
-        )
-        opened = self._opened()
-        return Question(robot=self.name, targets=targets, opened=opened, options=options, objects=objects)
+        found = robot.forward_kinematics(joint_q, [target.link for target in self.asked])
+        poses = np.concatenate([found.positions, found.orientations_xyzw], axis=2)
+        targets = tuple(asked_target(target.link, poses[:, k], target.free) for k, target in enumerate(self.asked))
+        return Question(robot=self.name, targets=targets, options=options, objects=objects)
 
     def slice_question(
         self, plane: str, options: Mapping[str, Any], objects: Mapping[str, Any]
@@ -223,17 +215,12 @@ class PosedRobot:
         """
         target, width = self.asked[0], SLICE_WIDTH * robot_size(self.robot)
         steps = np.linspace(-0.5 * width, 0.5 * width, SLICE_PLACES)
-        places = np.tile(target.pose[:3], (SLICE_PLACES, SLICE_PLACES, 1))
-        base = self._poses([self.robot.link_names[0]])[0]
+        poses, base = np.tile(target.pose, (SLICE_PLACES**2, 1)), self._poses([self.robot.link_names[0]])[0]
         for axis, along in zip(PLANES[plane], np.meshgrid(steps, steps, indexing="ij"), strict=True):
-            places[:, :, axis] = base[axis] + along
-        turns, start = np.tile(target.pose[3:], (SLICE_PLACES**2, 1)), np.tile(self.joint_q, (SLICE_PLACES**2, 1))
-        asked = (AskedTarget(target.link, places.reshape(-1, 3), turns, target.free),)
+            poses[:, axis] = base[axis] + along.ravel()
+        targets, start = (asked_target(target.link, poses, target.free),), np.tile(self.joint_q, (len(poses), 1))
         given: dict[str, Any] = {"initial_joint_q": start, "options": options, "objects": objects}
-        return Question(robot=self.name, targets=asked, **given), float(steps[1] - steps[0])
-
-    def _opened(self) -> tuple[str, ...]:
-        return () if self.keeps_loops else self.robot.constraint_names
+        return Question(robot=self.name, targets=targets, **given), float(steps[1] - steps[0])
 
     def _is_met(self, link: str) -> bool:
         position, orientation = self.error[link]

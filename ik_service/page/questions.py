@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.client import SolveTarget
 from ik_service.mechanism.transforms import Float64Array
 from objectives.errors import IKError
 
@@ -21,19 +22,17 @@ class PageError(IKError):
         self.may_pass = may_pass  # whether the same question may be answered later: the service is busy, or not there
 
 
-@dataclass(frozen=True, eq=False)
-class AskedTarget:
-    """Target of a link in each of n problems."""
+def asked_target(link: str, poses: Float64Array, free: Sequence[str] = ()) -> SolveTarget:
+    """Return the target of a link in n problems.
 
-    link: str  # name of the link
-    positions: Float64Array  # in the world frame [m], shape [n, 3]
-    orientations_xyzw: Float64Array  # in the world frame, shape [n, 4]
-    free: tuple[str, ...] = ()  # free axes, of `ROTATIONS`; with all three the orientation does not count
-
-    @property
-    def turns_freely(self) -> bool:
-        """True if the orientation does not count."""
-        return len(self.free) == len(ROTATIONS)
+    Args:
+        link: Name of the link.
+        poses: Target poses in the world frame [m, xyzw], shape [n, 7].
+        free: Free axes, of `ROTATIONS`; with all three the orientation does not count.
+    """
+    if len(free) == len(ROTATIONS):
+        return SolveTarget(link=link, positions=poses[:, :3])
+    return SolveTarget(link=link, positions=poses[:, :3], orientations_xyzw=poses[:, 3:], free=free)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -41,18 +40,16 @@ class Question:
     """A batch of n problems."""
 
     robot: str  # name of the robot
-    targets: tuple[AskedTarget, ...]  # targets of its links
+    targets: tuple[SolveTarget, ...]  # targets of its links
     # starts of the problems, shape [n, joint_coord_count]; None is the solver's own
     initial_joint_q: NDArray[Any] | None = None
-    opened: tuple[str, ...] = ()  # names of disabled constraints
     options: Mapping[str, Any] = field(default_factory=dict)  # options by their names in an HTTP request
     objects: Mapping[str, Any] = field(default_factory=dict)  # obstacles, as `objects` of a world in an HTTP request
 
     @property
-    def poses(self) -> tuple[list[Float64Array], list[Float64Array | None]]:
+    def poses(self) -> tuple[list[Any], list[Any]]:
         """Positions and orientations of the targets, as `IKSolver.solve` takes them; None for a free orientation."""
-        turns = [None if target.turns_freely else target.orientations_xyzw for target in self.targets]
-        return [target.positions for target in self.targets], turns
+        return [target.positions for target in self.targets], [target.orientations_xyzw for target in self.targets]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -73,7 +70,6 @@ class Answer:
     branches: NDArray[Any]  # branch of each of these solutions, -1 where unknown, shape [k]
     is_complete: bool  # whether these solutions are proven to be all, modulo turns
     solve_ms: float  # time of the solve [ms]
-    total_ms: float  # time from question to answer, measured by the page [ms]
     ran_on: str  # engine and device
 
 

@@ -1,11 +1,10 @@
 """Answers from a service, through the public client; this process solves for uploaded robots."""
 
-import time
 from typing import Any
 
 import numpy as np
 
-from ik_service.client import Client, ClientError, ServiceError, SolveResult, SolveTarget, UnreachableError
+from ik_service.client import Client, ClientError, ServiceError, SolveResult, UnreachableError
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.page.local_solving import LocalSolving
 from ik_service.page.questions import Answer, PageError, Question, read_answer
@@ -47,28 +46,18 @@ class RemoteSolving(LocalSolving):
         include = ["advice", *(["solutions"] if wants_solutions else [])]
         is_checked = robot.collision_model is not None and question.options.get("collision") != "off"
         include += ["clearance"] if is_checked else []
-        begun = time.perf_counter()
         try:
             result = self._client.solve(
                 question.robot,
-                targets=[
-                    SolveTarget(
-                        link=target.link,
-                        positions=target.positions,
-                        orientations_xyzw=None if target.turns_freely else target.orientations_xyzw,
-                        free=() if target.turns_freely else target.free,
-                    )
-                    for target in question.targets
-                ],
+                targets=question.targets,
                 initial_joint_q=question.initial_joint_q,
-                constraints={"disable": list(question.opened)} if question.opened else None,
                 options=question.options,
                 world={"objects": question.objects} if question.objects else None,
                 include=include,
             )
         except ClientError as error:
             raise _page_error(self.address, error) from error
-        return _answer(result, 1e3 * (time.perf_counter() - begun))
+        return _answer(result)
 
     def close(self) -> None:
         """Close the connections."""
@@ -88,7 +77,7 @@ def _page_error(address: str, error: ClientError) -> PageError:
     return PageError(f"{address} is no such service: {error}")
 
 
-def _answer(result: SolveResult, total_ms: float) -> Answer:
+def _answer(result: SolveResult) -> Answer:
     return read_answer(
         result,
         result.collision_names or (),
@@ -98,7 +87,6 @@ def _answer(result: SolveResult, total_ms: float) -> Answer:
         advice=result.advice[0] if result.advice else "",
         clearance=np.full(len(result), np.inf) if result.clearance_m is None else result.clearance_m,
         solve_ms=float(result.timing_ms["solve"]),
-        total_ms=total_ms,
         ran_on=f"{result.engine} engine on {result.device}, over HTTP",
     )
 

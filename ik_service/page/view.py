@@ -64,9 +64,7 @@ class View:
             self._dress()
             self.client.gui.main_panel.dock_right()
             self.stage = Stage(self.client, self.posed, self._solving.bodies(name), self._dragged)
-            self.panel = Panel(
-                self.client.gui, self._names, self.posed, self.enqueue, is_dark=self._is_dark, status=status
-            )
+            self.panel = Panel(self.client.gui, self._names, self.posed, self.enqueue, status)
             self.panel.show_posed(self.posed)
             self._paint(words.BY_HAND)
         self.client.flush()

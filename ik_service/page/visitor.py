@@ -36,7 +36,10 @@ _logger = logging.getLogger(__name__)
 
 
 class Visitor(View):
-    """A visitor; `wake` is called with the visitor when an action is added."""
+    """A visitor; `wake` is called with the visitor when an action is added.
+
+    The page is dark where the visitor's system is, and always with `is_dark`.
+    """
 
     others: Float64Array = np.empty((0, 0))  # other solutions, drawn as ghosts, shape [n, joint_coord_count]
     branches: NDArray[Any] = np.empty(0, int)  # their branches, -1 where not known, shape [n]
@@ -51,7 +54,7 @@ class Visitor(View):
         is_dark: bool = False,
     ) -> None:
         super().__init__(client, solving, lambda: wake(self), self.dragged, is_dark=is_dark)
-        self._working, self._has_chosen = threading.Lock(), is_dark
+        self._working, self._stays_dark = threading.Lock(), is_dark
         self._heard_at, self._arrives_at, self._random_seed = 0.0, 0.0, 0
 
     def enter(self, name: str) -> None:
@@ -111,19 +114,13 @@ class Visitor(View):
                     self._draw()
 
     def _do(self, pending: dict[str, Any]) -> None:
-        self._do_looks(pending)
+        if pending.get("scheme", self._is_dark) != self._is_dark and not self._stays_dark:
+            self._is_dark = pending["scheme"]
+            self._dress()
         self._do_robot(pending)
         if "robot" not in pending:
             self._do_targets(pending)
             self._do_aside(pending)
-
-    def _do_looks(self, pending: dict[str, Any]) -> None:
-        """Follow the visitor's choice of dark or light; before a choice, the setting of the system."""
-        self._has_chosen = self._has_chosen or "dark" in pending
-        is_dark = pending.get("dark", self._is_dark if self._has_chosen else pending.get("scheme", self._is_dark))
-        if is_dark != self._is_dark:
-            self._is_dark = self.panel.dark.value = is_dark
-            self._dress()
 
     def _do_robot(self, pending: dict[str, Any]) -> None:
         """Show a chosen or uploaded robot, or the same from the beginning."""
@@ -170,7 +167,6 @@ class Visitor(View):
             self.stage.size_obstacle(pending["size"])
         if "remove" in pending:
             self.stage.remove_obstacle()
-        self.posed.keeps_loops = pending.get("loops", self.posed.keeps_loops)
         if is_solved:
             self._solve()
 

@@ -169,7 +169,7 @@ def _lines(posed: PosedRobot, *, keeps_branch: bool, objects: Mapping[str, Any] 
         lines.append(f"At a limit: {', '.join(held)}.")
     count = int(answer.iterations[0])
     iterations = f"{count} iteration{'' if count == 1 else 's'}"
-    took = f"{answer.solve_ms:.2f} ms to solve, {answer.total_ms:.1f} ms in all, {iterations}, {answer.ran_on}."
+    took = f"{answer.solve_ms:.2f} ms to solve, {iterations}, {answer.ran_on}."
     return [*lines, *_closest_lines(answer.closest, float(answer.clearance[0])), took]
 
 

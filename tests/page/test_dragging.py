@@ -92,7 +92,7 @@ def test_a_path_that_is_dragged_is_followed_and_plotted(guest):
     visitor.enqueue("follow")
     guest.until(lambda: visitor._path.followed is not None)
     visitor.enqueue("follow")  # again, on the way
-    visitor.enqueue("dark", True)  # which does not end it
+    visitor.enqueue("picks", True)  # which does not end it
     guest.until(lambda: np.array_equal(guest.posed.joint_q, visitor._path.followed.joint_q[-1]))
     guest.work()
     assert "On the path" in guest.status
@@ -170,26 +170,6 @@ def test_a_slice_counts_what_is_around_the_robot(guest):
     guest.do("box")
     guest.click(guest.panel.size, 600.0)
     guest.until(lambda: int((guest.stage.shown.get("slice").colors == words.HIT).all(axis=1).sum()) > free[1] + 10)
-
-
-def test_loops_may_be_left_open(server, solving):
-    guest = Guest(server, solving, "four_bar")
-    robot = guest.posed.robot
-    guest.drag("coupler_point", [0.05, 0.0, 0.0])
-    assert np.abs(robot.constraints.error(guest.posed.joint_q)).max() < 1e-6
-    assert "constraint_enabled" not in guest.panel.request.content
-    guest.click(guest.panel.loops, False)
-    guest.drag("coupler_point", [0.0, 0.0, 0.1])
-    assert np.abs(robot.constraints.error(guest.posed.joint_q)).max() > 1e-3
-    assert "constraint_enabled={&#x27;pin&#x27;: False}" in guest.panel.request.content
-    assert "&quot;disable&quot;: [&quot;pin&quot;]" in guest.panel.request.content
-    (slider, coordinate, _), *_ = guest.panel.sliders
-    others = np.arange(robot.joint_coord_count) != coordinate
-    before = guest.posed.joint_q[others]
-    guest.click(slider, slider.value + 5.0)
-    np.testing.assert_allclose(guest.posed.joint_q[others], before, atol=1e-6)
-    guest.click(guest.panel.loops, True)
-    assert np.abs(robot.constraints.error(guest.posed.joint_q)).max() < 1e-6
 
 
 def test_a_link_that_is_clicked_is_dragged_beside_the_hand(guest):

@@ -6,6 +6,7 @@ import pytest
 from ik_service.page import words
 from ik_service.page.geometry import JOINT_MATERIAL, RESULT
 from ik_service.page.stage import BESIDE, OBSTACLES_MOST
+from ik_service.page.visitor import Visitor
 from ik_service.robots import builtin_robot_names
 from tests.page.guests import Guest, drawn_colors
 
@@ -71,25 +72,23 @@ def test_every_joint_of_a_built_in_robot_shows_the_result(server, solving, name)
     assert drawn_colors(drawing, np.flatnonzero(~posed.held_dofs())) == {words.GOOD}
 
 
-def test_dark_is_that_of_the_system_until_the_visitor_has_chosen(server, solving):
+def test_dark_is_that_of_the_system(server, solving):
     guest = Guest(server, solving, "panda")
-    visitor = guest.visitor
     for is_dark in (True, False, True):
         guest.do("scheme", is_dark)
-        assert visitor._is_dark == guest.panel.dark.value == is_dark
+        assert guest.visitor._is_dark == is_dark
     guest.do("robot", "ur5e")
-    assert visitor._is_dark == guest.panel.dark.value is True
-    guest.panel.dark.value = False
-    guest.do("dark", False)
-    guest.do("scheme", True)
-    assert not visitor._is_dark
+    assert guest.visitor._is_dark
     assert "Reached" in guest.status
 
 
-def test_a_choice_counts_that_comes_with_the_scheme_of_the_system(guest):
-    guest.visitor.enqueue("scheme", False)
-    guest.do("dark", True)
-    assert guest.visitor._is_dark
+def test_a_page_that_is_dark_stays_dark(server, solving):
+    visitor = Visitor(Guest.client_of(server), solving, lambda _: None, is_dark=True)
+    visitor.enter("panda")
+    visitor.enqueue("scheme", False)
+    visitor.work()
+    visitor.leave()
+    assert visitor._is_dark
 
 
 def test_a_scheme_that_comes_first_does_not_keep_the_first_solve(guest):
@@ -99,5 +98,4 @@ def test_a_scheme_that_comes_first_does_not_keep_the_first_solve(guest):
     visitor.enqueue("again")
     guest.work()
     assert visitor._is_dark
-    assert guest.panel.dark.value
     assert "Reached" in guest.status

@@ -42,9 +42,6 @@ def pulled(posed, way, free=()):
 
 
 def questions():
-    open_bar = PosedRobot("four_bar", load_robot("four_bar"))
-    open_bar.keeps_loops = False
-    yield pulled(open_bar, [0.05, 0.0, 0.2]).question(**NOTHING)
     for name, free, objects, options in (
         ("panda", (), {}, {}),
         ("panda", ("rz",), {}, {}),
