@@ -106,7 +106,9 @@ class PosedRobot:
         self.change(link, pose=middle)
 
     def idle_dofs(self) -> set[int]:
-        """Return the active DOFs that move no target, such as those of a gripper."""
+        """Return the active DOFs that move no target, such as those of a gripper; none with loops."""
+        if self.robot.loops:
+            return set()
         moved = {dof for link in self.targets for dof in _ways(self.robot, self.joint_q, link).tolist()}
         return set(np.flatnonzero(self.robot.dof_active >= 0).tolist()) - moved
 

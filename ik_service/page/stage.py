@@ -33,10 +33,13 @@ SKY_COLOR: Color = (255, 255, 255)
 EARTH_COLOR: Color = (120, 125, 138)
 LIGHT, SUN = 1.5, 1.9
 SUN_POSITION = (1.2, -1.6, 3.0)
-GRID_COLOR: Color = (150, 155, 164)  # seen on white and on black
+SKIES = {False: ((218, 227, 238), (255, 255, 255)), True: ((44, 52, 64), (14, 17, 22))}
+"""Colors of the background at the top and at the bottom, by whether it is dark."""
+GRID_COLORS: Mapping[bool, Color] = {False: (186, 192, 201), True: (74, 83, 97)}
+SKY_ROWS = 128
 GRID_SHARE = 0.25  # width of a cell over the size of the robot
 SHADOW = 0.22
-VIEW = (1.15, -0.95, 0.55)  # from the middle of the robot to the camera, over the size of the robot
+VIEW = (0.95, -0.8, 0.45)  # from the middle of the robot to the camera, over the size of the robot
 PHONE = 0.8  # width over height of the picture up to which the panel covers its lower part
 _gizmo_numbers = itertools.count()
 
@@ -84,13 +87,11 @@ class Stage:
         self._span = float(np.linalg.norm(np.ptp(points, axis=0)))
         self._look(client.camera)
         self.place_gizmos(posed)
-        self._scene.add_grid(
+        self._grid = self._scene.add_grid(
             "/ground",
             infinite_grid=True,
             cell_size=GRID_SHARE * self._size,
             section_size=4.0 * GRID_SHARE * self._size,
-            cell_color=GRID_COLOR,
-            section_color=GRID_COLOR,
             cell_thickness=0.6,
             section_thickness=1.0,
             fade_distance=5.0 * self._size,
@@ -99,10 +100,17 @@ class Stage:
             position=(*self._middle[:2], min(low, 0.0) - 1e-3 * self._size),
         )
 
+    def dress(self, *, is_dark: bool) -> None:
+        """Set the colors of background and ground."""
+        top, bottom = np.array(SKIES[is_dark])
+        rows = np.linspace(top, bottom, SKY_ROWS).astype(np.uint8)
+        self._scene.set_background_image(np.tile(rows[:, None], (1, SKY_ROWS, 1)), format="png")
+        self._grid.cell_color = self._grid.section_color = GRID_COLORS[is_dark]
+
     def _look(self, camera: viser.CameraHandle) -> None:
         """Look at the robot; on a phone from farther away, with the robot above the sheet of the panel."""
         aspect = getattr(camera, "aspect", 1.0)
-        away = self._span * max(1.0, 0.9 / max(aspect, 0.3))
+        away = self._span * max(1.0, 0.75 / max(aspect, 0.3))
         middle = self._middle - (np.array([0.0, 0.0, 0.3 * away]) if aspect < PHONE else 0.0)
         camera.up_direction = (0.0, 0.0, 1.0)
         camera.position = middle + away * np.array(VIEW)

@@ -61,9 +61,9 @@ class View:
             self.client.gui.add_html(words.page_html(self.client.client_id))
             status = self.client.gui.add_html(words.waiting_html(self.posed, 0.0))
             self._is_told = True
-            self._dress()
             self.client.gui.main_panel.dock_right()
             self.stage = Stage(self.client, self.posed, self._solving.bodies(name), self._dragged)
+            self._dress()
             self.panel = Panel(self.client.gui, self._names, self.posed, self.enqueue, status)
             self.panel.show_posed(self.posed)
             self._paint(words.BY_HAND)
@@ -74,6 +74,7 @@ class View:
         self.client.gui.configure_theme(
             dark_mode=self._is_dark, control_width="large", show_logo=False, show_share_button=False
         )
+        self.stage.dress(is_dark=self._is_dark)
 
     def _tell(self) -> bool:
         """Show for how long answers have been awaited, and nothing of earlier answers; return whether to go on."""

@@ -217,6 +217,7 @@ def test_built_package_holds_all_sources_and_nothing_else(wheel):
     typed = {"ik_service/py.typed", "objectives/py.typed"}
     robots = {str(file.relative_to(ROOT)) for file in files_like("ik_service/robots/builtin/*")}
     robots |= {"ik_service/page/first_poses.json", "ik_service/page/page.css"}
+    robots |= {str(file.relative_to(ROOT)) for file in files_like("ik_service/service/routes/first_page/*")}
     built = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert built == sources | templates | typed | robots
 
