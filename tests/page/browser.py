@@ -82,7 +82,7 @@ def opened(browser: Any, url: str, **options: Any) -> Iterator[Any]:
     try:
         page.goto(url)
         yield page
-        assert faults == []
+        assert faults == [], faults
     finally:
         context.close()
 

@@ -33,13 +33,14 @@ router = APIRouter()
 
 _HTML = {"text/html": {"schema": {"type": "string"}}}
 _FOLDER = files("ik_service.service.routes") / "first_page"
+_PICTURES = _FOLDER / "pictures"
 _PAGE = Template((_FOLDER / "page.html").read_text())
 _SCRIPT = re.findall("<script>(.*?)</script>", _PAGE.template, re.DOTALL)[0]
 _POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; img-src 'self'; "
-    f"script-src 'sha256-{b64encode(sha256(_SCRIPT.encode()).digest()).decode()}'"
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+    f"img-src 'self' data:; connect-src 'self'; script-src 'sha256-{b64encode(sha256(_SCRIPT.encode()).digest()).decode()}'"
 )
-_PICTURED = frozenset(path.name.removesuffix(".webp") for path in (_FOLDER / "pictures").iterdir())
+_PICTURED = frozenset(path.name.removesuffix(".webp") for path in _PICTURES.iterdir())
 _UNKNOWN = "\N{EM DASH}"
 """In place of a number that has not been measured."""
 
@@ -79,7 +80,7 @@ async def index(request: Request, state: State) -> Response:
     measured = next((name for name in (*(state.settings.warm_up_robots or ()), "panda") if name in robots), None)
     speed = None
     if measured is not None and state.is_ready:
-        speed = await state.speed_meter.speed(measured, robots[measured].model)
+        speed = state.speed_meter.speed(measured, robots[measured].model)
     address, page_url = str(request.base_url).rstrip("/"), state.settings.page_url
     words = {
         "prefix": prefix,
@@ -90,7 +91,7 @@ async def index(request: Request, state: State) -> Response:
         **_numbers(speed),
     }
     words = {name: escape(word) for name, word in words.items()}
-    text = _PAGE.substitute(words, live=_live(escape(prefix), page_url), robots=_cards(escape(prefix), robots))
+    text = _PAGE.substitute(words, live=_live(page_url), robots=_cards(escape(prefix), robots))
     policy = _POLICY if page_url is None else f"{_POLICY}; frame-src {'/'.join(page_url.split('/')[:3])}"
     return HTMLResponse(text, headers={"Content-Security-Policy": policy, "Vary": "Accept"})
 
@@ -110,7 +111,7 @@ def _curl(address: str, *, has_keys: bool) -> str:
 def _numbers(speed: Speed | None) -> dict[str, str]:
     """Return the numbers of a speed in words."""
     if speed is None:
-        of = "Not measured yet: the service measures while it is ready and idle."
+        of = "Not measured yet: a service without API keys measures while it is ready and idle."
         return {"solve_us": _UNKNOWN, "per_s": _UNKNOWN, "solved": _UNKNOWN, "measured": of}
     seconds = round(time.monotonic() - speed.measured_at)
     return {
@@ -121,17 +122,23 @@ def _numbers(speed: Speed | None) -> dict[str, str]:
     }
 
 
-def _live(prefix: str, page_url: str | None) -> str:
-    """Return the still picture of the page, and in front of it the live page where there is one."""
-    still = (
-        f'<picture><source media="(prefers-color-scheme: dark)" srcset="{prefix}/docs/pictures/live_dark.webp">'
-        f'<img src="{prefix}/docs/pictures/live.webp" width="1040" height="560" alt="A robot and its target"></picture>'
+@cache
+def _still() -> str:
+    """Return the still picture of the page, which is part of the HTML, so that no other request comes first."""
+    light, dark = (b64encode((_PICTURES / f"{name}.webp").read_bytes()).decode() for name in ("live", "live_dark"))
+    return (
+        f'<picture><source media="(prefers-color-scheme: dark)" srcset="data:image/webp;base64,{dark}">'
+        f'<img src="data:image/webp;base64,{light}" width="1040" height="560" alt="A robot and its target"></picture>'
     )
+
+
+def _live(page_url: str | None) -> str:
+    """Return the still picture of the page, and in front of it the live page where there is one."""
     if page_url is None:
-        return f'<div class="live">{still}</div>'
+        return f'<div class="live">{_still()}</div>'
     address = escape(page_url)
     frame = f'<iframe title="The live page" src="{address}" loading="lazy"></iframe>'
-    return f'<div class="live">{still}{frame}</div><p><a href="{address}">Open the live page</a></p>'
+    return f'<div class="live">{_still()}{frame}</div><p><a href="{address}">Open the live page</a></p>'
 
 
 def _cards(prefix: str, robots: Mapping[str, ServedRobot]) -> str:
@@ -139,7 +146,7 @@ def _cards(prefix: str, robots: Mapping[str, ServedRobot]) -> str:
     cards = []
     for name, robot in robots.items():
         source = f"{prefix}/docs/pictures/{name}.webp"
-        picture = f'<img src="{source}" width="160" height="160" alt="">' if name in _PICTURED else ""
+        picture = f'<img src="{source}" width="160" height="160" loading="lazy" alt="">' if name in _PICTURED else ""
         dofs = robot.model.active_dof_count
         cards.append(f"<li>{picture}<h3>{escape(name)}</h3><p>{dofs} DOFs</p><p>{escape(robot.ends)}</p></li>")
     return "".join(cards) or "<li>Robots are listed to those who have an API key.</li>"
@@ -162,5 +169,5 @@ async def docs_page() -> HTMLResponse:
 def install_docs_page(app: FastAPI) -> None:
     """Serve the page and its files; the application must have been made with `docs_url=None`."""
     app.include_router(router)
-    app.mount("/docs/pictures", StaticFiles(directory=str(_FOLDER / "pictures")))
+    app.mount("/docs/pictures", StaticFiles(directory=str(_PICTURES)))
     app.mount(ASSETS_URL, StaticFiles(directory=str(files("fastapi_offline") / "static")))

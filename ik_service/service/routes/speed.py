@@ -21,7 +21,7 @@ from objectives.errors import IKError
 
 BATCH, SINGLES = 1000, 9  # targets of the batch, and solves of one target, of whose times the median counts
 FRESH_S = 60.0  # time after which the speed is measured again [s]
-PAGE_WAIT_S = 0.15  # longest time that a page waits for a measurement [s]
+PAUSE_S = 0.5  # time before a measurement, in which a browser draws the page [s]
 MEASURE_S = 10.0  # longest time of one solve [s]
 
 
@@ -44,18 +44,20 @@ class SpeedMeter:
         self._pool, self._newest = pool, dict[str, Speed]()
         self._measuring: asyncio.Task[None] | None = None
 
-    async def speed(self, name: str, robot: RobotModel) -> Speed | None:
-        """Return the newest speed for a robot, from now where nothing else is solved; None where there is none yet."""
+    def speed(self, name: str, robot: RobotModel) -> Speed | None:
+        """Return the newest speed for a robot, None where there is none yet; have an old one measured again.
+
+        Called on the event loop.
+        """
         speed, is_idle = self._newest.get(name), not self._pool.waiting_requests and not self._pool.solving_s
         is_old = speed is None or time.monotonic() - speed.measured_at > FRESH_S
         if is_old and is_idle and (self._measuring is None or self._measuring.done()):
             self._measuring = asyncio.create_task(asyncio.to_thread(self._measure, name, robot))
-        if self._measuring is not None:
-            await asyncio.wait([self._measuring], timeout=PAGE_WAIT_S)
-        return self._newest.get(name)
+        return speed
 
     def _measure(self, name: str, robot: RobotModel) -> None:
         with suppress(IKError, TimeoutError):  # the page has no number then
+            time.sleep(PAUSE_S)
             batch = _reachable(robot)
             singles = [self._solve(name, robot, batch, slice(k, k + 1)) for k in range(SINGLES)]
             whole = self._solve(name, robot, batch, slice(None))
