@@ -15,8 +15,6 @@ SOLVE_ACTIONS = frozenset(
     ("again", "ball", "box", "branch", "click", "collision", "drag", "pick", "remove", "size", "step", "undo")
 )
 """Actions that a solve of the targets completes."""
-START_ACTIONS = frozenset(("grab", "pick"))  # those that begin a drag or a change that can be undone
-PATH_ACTIONS = frozenset(("clear", "follow", "play"))
 QUESTION_ACTIONS = frozenset(("follow", "random", "solutions"))  # questions besides the solve of the targets
 VIEW_ACTIONS = frozenset(("grab", "picks", "refresh", "scheme", "spheres", "upload"))
 """Those that change what is seen alone."""

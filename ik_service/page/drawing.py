@@ -3,7 +3,8 @@
 A drawing makes its scene nodes once; a move sends the poses of all parts, one array per mesh.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -84,13 +85,10 @@ class RobotDrawing:
         for part, node in self._drawn:
             node.remove_click_callback()
             if clicked is not None:
-                node.on_click(self._clicked_link(part, clicked))
+                node.on_click(partial(self._tell, clicked, part))
 
-    def _clicked_link(self, part: Parts, clicked: Callable[[str], None]) -> Callable[[Any], Coroutine[Any, Any, None]]:
-        async def told(event: Any) -> None:
-            clicked(self._robot.link_names[part.link[event.instance_index]])
-
-        return told
+    async def _tell(self, clicked: Callable[[str], None], part: Parts, event: Any) -> None:
+        clicked(self._robot.link_names[part.link[event.instance_index]])
 
     def remove(self) -> None:
         """Remove the drawing from the scene."""

@@ -59,28 +59,6 @@ def _shapes() -> dict[str, Mesh]:
 SHAPES = _shapes()
 
 
-def _shapes() -> dict[str, Mesh]:
-    """Return the meshes that are copied: side and round end of a cylinder about z, a ball of radius 1, a box of side 1.
-
-    The side has radius and length 1, the end radius 1 and a height of `EDGE`. The box is a small ball, whose eight
-    parts are moved to the corners.
-    """
-    arc = np.linspace(0.0, 0.5 * np.pi, 4)
-    edge = [*zip(1.0 - EDGE + EDGE * np.cos(arc), EDGE * np.sin(arc), strict=True), (0.0, EDGE)]
-    made = {
-        "tube": trimesh.creation.revolve([(1.0, -0.5), (1.0, 0.5)], sections=SIDES),
-        "cap": trimesh.creation.revolve(edge, sections=SIDES),
-        "ball": trimesh.creation.icosphere(subdivisions=3),
-        "box": trimesh.creation.icosphere(subdivisions=2),
-    }
-    corners = np.sign(made["box"].vertices.round(9))
-    made["box"].vertices = BOX_EDGE * made["box"].vertices + (0.5 - BOX_EDGE) * corners
-    return {name: Mesh(np.array(one.vertices), one.faces.astype(np.int32)) for name, one in made.items()}
-
-
-SHAPES = _shapes()
-
-
 class Body(NamedTuple):
     """A shape of a link to be seen, in the frame of the link."""
 
@@ -100,15 +78,10 @@ def visible_bodies(urdf: bytes, file: Path | None = None) -> dict[str, list[Body
                     for reference in read.meshes:
                         with suppress(RobotFileError):
                             shapes.append(read_mesh(reference, file))
-                found.setdefault(link, []).extend(Body(shape, material, _color(rgba)) for shape in shapes)
+                red, green, blue = (round(255.0 * min(max(part, 0.0), 1.0)) for part in (*rgba, 0.0, 0.0, 0.0)[:3])
+                color = (red, green, blue) if rgba else None
+                found.setdefault(link, []).extend(Body(shape, material, color) for shape in shapes)
     return {link: bodies for link, bodies in found.items() if bodies}
-
-
-def _color(rgba: Sequence[float]) -> Color | None:
-    if not rgba:
-        return None
-    red, green, blue = (round(255.0 * min(max(part, 0.0), 1.0)) for part in rgba[:3])
-    return red, green, blue
 
 
 @dataclass(frozen=True, eq=False)

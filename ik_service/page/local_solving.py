@@ -4,7 +4,7 @@ import contextlib
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -93,9 +93,12 @@ class LocalSolving:
         given = {"initial_joint_q": question.initial_joint_q, "options": dict(question.options)}
         with self._explained():
             solver, world = self._solver(question), _world(question)
-            result, solve_ms = _timed(lambda: solver.solve(*question.poses, world=world, **given))
-            if len(result) == 1 and solve_ms > LOADING_MS:
-                result, solve_ms = _timed(lambda: solver.solve(*question.poses, world=world, **given))
+            for _ in range(2):
+                begun = time.perf_counter()
+                result = solver.solve(*question.poses, world=world, **given)
+                solve_ms = 1e3 * (time.perf_counter() - begun)
+                if len(result) > 1 or solve_ms < LOADING_MS:
+                    break
             return _answer(solver, result, world, question, solve_ms)
 
     def follow(self, question: Question, dt: float) -> PathResult:
@@ -132,12 +135,6 @@ class LocalSolving:
                 self._solvers.popitem(last=False)
         self._solvers.move_to_end(key)
         return self._solvers[key]
-
-
-def _timed(solve: Callable[[], IKResult]) -> tuple[IKResult, float]:
-    """Return a result and the time that it took [ms]."""
-    begun = time.perf_counter()
-    return solve(), 1e3 * (time.perf_counter() - begun)
 
 
 def _world(question: Question) -> World | None:

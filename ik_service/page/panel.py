@@ -77,9 +77,7 @@ class Panel:
                 )
                 self.size = self._input("size", size, lambda value: 1e-3 * value)
                 self._button("Remove the one moved last", "remove")
-                self.collision = self._input(
-                    "collision", gui.add_checkbox("Avoid contact", True, hint="Where the targets allow it.")
-                )
+                self.collision = self._input("collision", gui.add_checkbox("Avoid contact", True))
                 self.spheres = self._input("spheres", gui.add_checkbox("Show collision spheres", False, hint=SPHERES))
         with tabs.add_tab("Explore"):
             only = "A robot that closes loops is solved for one." if robot.loops else None
@@ -92,9 +90,7 @@ class Panel:
             self.random = gui.add_html("")
         with tabs.add_tab("Path") as self._path_tab:
             self.record = gui.add_checkbox("Record what is dragged", False)
-            self._button(
-                "Follow the path", "follow", "Joints that go through all that was recorded, on the best branch."
-            )
+            self._button("Follow the path", "follow", "Through all that was recorded, on the best branch.")
             self._button("Clear", "clear")
             self.path = gui.add_html("")
             self._plot: Any = None

@@ -23,7 +23,6 @@ from ik_service.solver.given.options import SolverOptions
 from objectives.errors import InputError
 
 KEEP_BRANCH: Mapping[str, Any] = {"seeds": 1, "approximate": "nearest"}
-SAME_PLACE = 1e-3  # largest change of a coordinate of a robot that has not moved [rad or m]
 DRAWN_AT_LIMIT = 1e-4  # distance from a limit at which a joint that was posed by hand is at it [rad or m]
 SOLUTIONS = 8  # solutions that are looked for where their number has no bound
 ARM_JOINTS = 6  # joints with which an arm reaches a whole pose in at most 16 ways, singular ones aside
@@ -62,19 +61,12 @@ class PosedRobot:
         self.answer: Answer | None = None  # the last answer; None after joints have been moved by hand
         # distance and angle of every active target, by link [m, rad]; NaN for free positions or orientations
         self.error: dict[str, tuple[float, float]] = {}
-        self._taken = -1, self.joint_q  # branch of the last configuration by hand, and the configuration
         self.pull_targets()
 
     @property
     def asked(self) -> tuple[TargetState, ...]:
         """The active targets."""
         return tuple(target for target in self.targets.values() if target.is_on)
-
-    @property
-    def branch(self) -> int:
-        """Branch of the arm while the robot stands at a solution that was taken; otherwise -1."""
-        branch, joint_q = self._taken
-        return branch if np.abs(self.joint_q - joint_q).max(initial=0.0) < SAME_PLACE else -1
 
     def change(self, link: str, **values: Any) -> None:
         """Change a target: its `pose`, `free` or `is_on`."""
@@ -112,19 +104,16 @@ class PosedRobot:
         moved = {dof for link in self.targets for dof in _ways(self.robot, self.joint_q, link).tolist()}
         return set(np.flatnonzero(self.robot.dof_active >= 0).tolist()) - moved
 
-    def stand(
-        self, joint_q: NDArray[Any], poses: Mapping[str, Float64Array] | None = None, *, branch: int = -1
-    ) -> None:
+    def stand(self, joint_q: NDArray[Any], poses: Mapping[str, Float64Array] | None = None) -> None:
         """Move to a configuration, [joint_coord_count], with loops closed, and set the targets.
 
         The target poses are given by link, as along a path; None puts targets at their links, after a pose by hand.
-        `branch` is that of the configuration, -1 where it is not known.
         """
         robot = self.robot
         self.joint_q = robot.clamp_joint_q(joint_q)[0]
         if robot.loops:
             self.joint_q = robot.constraints.close(self.joint_q).joint_q[0]
-        self.answer, self.waypoint_met, self._taken = None, None, (branch, self.joint_q)
+        self.answer = self.waypoint_met = None
         self.pull_targets()
         for link, pose in (poses or {}).items():
             reached, self.targets[link] = self.targets[link].pose, replace(self.targets[link], pose=pose)

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import viser
@@ -17,9 +17,8 @@ from ik_service.page.posed_robot import POSITION_TOLERANCE, PosedRobot, TargetSt
 GIZMO_SHARE = 0.2  # size of a gizmo over that of the robot
 GHOST_COLOR: Color = (120, 150, 190)
 GHOST_OPACITY = 0.28
-_Anchor = Literal["bottom-left", "bottom-right", "top-left", "top-right"]
-GHOST_ANCHORS: Sequence[_Anchor] = get_args(_Anchor)
-"""Corners of the labels at their places, in turn: ghosts that differ in the wrist alone have nearly one place."""
+ANCHORS: Sequence[Literal["bottom-right", "top-left"]] = ("bottom-right", "top-left")
+"""Corners of labels at their places, in turn: ghosts that differ in the wrist alone have nearly one place."""
 SPHERE_COLOR: Color = (64, 145, 220)
 SPHERE_OPACITY = 0.35
 PATH_COLOR: Color = (60, 110, 220)
@@ -198,8 +197,7 @@ class Stage:
                 self._scene, "/ghosts", posed.robot, self._parts, joint_q, color=GHOST_COLOR, opacity=GHOST_OPACITY
             )
             for k, place in enumerate(_own_places(posed, joint_q)):
-                anchor = GHOST_ANCHORS[k % len(GHOST_ANCHORS)]
-                self._scene.add_label(f"/ghosts/label_{k}", str(k + 1), position=place, anchor=anchor)
+                self._scene.add_label(f"/ghosts/label_{k}", str(k + 1), position=place, anchor=ANCHORS[k % 2])
 
     def show_path(self, lines: Float64Array) -> None:
         """Show the way of targets [m], shape [pieces, 2, 3]; of no pieces, nothing."""

@@ -149,7 +149,7 @@ class Visitor(View):
         """Change targets, configuration and obstacles, and solve."""
         targets = {link: pending[f"target {link}"] for link in self.posed.targets if f"target {link}" in pending}
         is_solved = bool(targets or pending.keys() & actions.SOLVE_ACTIONS)
-        if targets or pending.keys() & actions.START_ACTIONS:
+        if targets or pending.keys() & {"grab", "pick"}:
             self._earlier.append((self.posed.joint_q, dict(self.posed.targets)))
         if "undo" in pending and self._earlier:
             self.posed.joint_q, targets_before = self._earlier.pop()
@@ -177,7 +177,7 @@ class Visitor(View):
             self.stage.show_spheres(self.posed, visible=pending["spheres"])
         if "solutions" in pending:
             self._look_for_solutions()
-        if pending.keys() & actions.PATH_ACTIONS:
+        if pending.keys() & {"clear", "follow", "play"}:
             self._do_path(pending)
         if "slice" in pending:
             self._show_slice()
@@ -229,7 +229,7 @@ class Visitor(View):
             self.posed.stand(joint_q)
         elif pending.get("pick") in self.panel.solution.options[1:]:
             place = self.panel.solution.options.index(pending["pick"]) - 1
-            self.posed.stand(self.others[place], branch=int(self.branches[place]))
+            self.posed.stand(self.others[place])
         else:
             return False
         self._forget_others()

@@ -3,7 +3,6 @@
 Names come from robot files, so all names are escaped in HTML.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -137,19 +136,15 @@ def block_html(content: str) -> str:
 def random_html(answer: Answer) -> str:
     """Return how a batch of random reachable targets was solved."""
     count, solved = len(answer.success), int(answer.success.sum())
-    others = Counter(word for word in answer.status if word != "converged")
-    rest = "; ".join(f"{HEADINGS.get(word, UNKNOWN)[0].lower()}: {k}" for word, k in others.most_common())
-    badge = _badge(f"{solved} of {count} reached", FAR_COLOR if rest else GOOD)
+    badge = _badge(f"{solved} of {count} reached", FAR_COLOR if solved < count else GOOD)
     took = f"{answer.solve_ms:.1f} ms, {1e3 * answer.solve_ms / count:.1f} µs each"
-    return block_html(badge + _paragraph(f"{100.0 * solved / count:.1f} % in {took}. {rest}"))
+    return block_html(badge + _paragraph(f"{100.0 * solved / count:.1f} % in {took}."))
 
 
 def path_html(waypoints: int, followed: PathResult | None = None) -> str:
     """Return the text about a drawn path."""
     if followed is None:
-        count = f"{waypoints} waypoint{'' if waypoints == 1 else 's'} recorded"
-        full = ", as many as there may be" if waypoints == WAYPOINTS_MOST else ""
-        return block_html(f"{count}{full}.") if waypoints else ""
+        return block_html(f"{waypoints} of at most {WAYPOINTS_MOST} waypoints recorded.") if waypoints else ""
     met, fast = int(followed.success.sum()), int(followed.over_velocity[1:].any(axis=1).sum())
     badge = _badge(f"{met} of {waypoints} waypoints met", GOOD if met == waypoints else FAR_COLOR)
     faster = f" Joints would go too fast to {fast}: drag slower." if fast else ""
@@ -159,9 +154,9 @@ def path_html(waypoints: int, followed: PathResult | None = None) -> str:
 
 def _lines(posed: PosedRobot, *, keeps_branch: bool, objects: Mapping[str, Any] | None) -> list[str]:
     """Return sentences about the configuration; the advice of an answer comes first."""
-    answer, lines = posed.answer, [f"Branch: {branch_name(posed.branch)}."] if posed.branch >= 0 else []
+    answer, lines = posed.answer, list[str]()
     if answer is None:
-        return lines if objects is None else lines + _closest_lines(*posed.closest(objects))
+        return lines if objects is None else _closest_lines(*posed.closest(objects))
     if not answer.success[0]:
         lines += [answer.advice, PROOFS.get(int(answer.proof[0]), ELSEWHERE if keeps_branch else UNPROVEN)]
     held = [posed.robot.dof_names[dof] for dof in np.flatnonzero(posed.held_dofs())]

@@ -79,8 +79,10 @@ def test_other_solutions_of_an_arm_are_named_and_taken(seen):
     page.get_by_text("These are all other solutions").wait_for()
     page.get_by_label("Take", exact=True).click()
     assert page.get_by_role("option", name="shoulder").count() == 7
+    before = seen.visitor.posed.joint_q.copy()
     page.get_by_role("option", name="shoulder B, elbow B, wrist A").click()
-    page.get_by_text("Branch: shoulder B, elbow B, wrist A.").wait_for()
+    until(lambda: np.abs(seen.visitor.posed.joint_q - before).max() > 0.5)
+    page.get_by_text("Reached").first.wait_for()
 
 
 def test_a_target_of_the_next_robot_is_where_its_numbers_say(seen):

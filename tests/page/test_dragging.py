@@ -86,7 +86,7 @@ def test_a_path_that_is_dragged_is_followed_and_plotted(guest):
     for way in np.tile([[0.0, 0.0, -0.02], [0.0, 0.02, 0.0]], (6, 1)):
         guest.drag("panda_hand", way)
     count = len(visitor._path)
-    assert f"{count} waypoints recorded" in panel.path.content
+    assert f"{count} of at most 1000 waypoints recorded" in panel.path.content
     assert 12 <= count <= 40
     assert guest.stage.shown.get("path").points.shape == (count - 1, 2, 3)
     visitor.enqueue("follow")

@@ -35,10 +35,12 @@ _HTML = {"text/html": {"schema": {"type": "string"}}}
 _FOLDER = files("ik_service.service.routes") / "first_page"
 _PICTURES = _FOLDER / "pictures"
 _PAGE = Template((_FOLDER / "page.html").read_text())
+_SPEED = Template(re.findall('<div id="speed">.*?</p>', _PAGE.template, re.DOTALL)[0] + "</div>")
 _SCRIPT = re.findall("<script>(.*?)</script>", _PAGE.template, re.DOTALL)[0]
+_DIGEST = b64encode(sha256(_SCRIPT.encode()).digest()).decode()
 _POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
-    f"img-src 'self' data:; connect-src 'self'; script-src 'sha256-{b64encode(sha256(_SCRIPT.encode()).digest()).decode()}'"
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; img-src 'self' data:; "
+    f"connect-src 'self'; script-src 'sha256-{_DIGEST}'"
 )
 _PICTURED = frozenset(path.name.removesuffix(".webp") for path in _PICTURES.iterdir())
 _UNKNOWN = "\N{EM DASH}"
@@ -91,6 +93,8 @@ async def index(request: Request, state: State) -> Response:
         **_numbers(speed),
     }
     words = {name: escape(word) for name, word in words.items()}
+    if "speed" in request.query_params:
+        return HTMLResponse(_SPEED.substitute(words))
     text = _PAGE.substitute(words, live=_live(page_url), robots=_cards(escape(prefix), robots))
     policy = _POLICY if page_url is None else f"{_POLICY}; frame-src {'/'.join(page_url.split('/')[:3])}"
     return HTMLResponse(text, headers={"Content-Security-Policy": policy, "Vary": "Accept"})

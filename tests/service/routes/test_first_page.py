@@ -125,6 +125,10 @@ def test_the_speed_of_the_machine_is_measured_for_the_page_and_never_made_up(cli
     assert float(solve.removesuffix(" µs").replace(",", "")) > 1.0
     assert float(per_s.replace(",", "")) > 100.0
     assert 90.0 < float(solved.removesuffix(" %")) <= 100.0
+    part = client.get("/?speed", headers={"Accept": BROWSER}).text
+    assert numbers_of(part) == [solve, per_s, solved]
+    assert len(part) < 1000
+    assert Elements(part).open == []
     (speed,) = client.app.state.service.speed_meter._newest.values()
     with monkeypatch.context() as patch:  # it is measured again once it is old
         patch.setattr("ik_service.service.routes.speed.FRESH_S", 0.0)
