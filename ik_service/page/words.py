@@ -125,7 +125,8 @@ def _status(posed: PosedRobot, title: str, color: Color, table: str, lines: Sequ
     said = "".join(_paragraph(line) for line in lines if line)
     sheet = f"<style>:root{{--status:'{title}';--status-color:{_dark(color)}}}</style>"
     text = f"{sheet}{_badge(title, color)}{table}{said}"
-    return f"<div role='status' tabindex='0' class='ik ik-status' style='--targets:{len(posed.asked)}'>{text}</div>"
+    status = f"<div role='status' tabindex='0' class='ik ik-status' style='--targets:{len(posed.asked)}'>{text}</div>"
+    return f"<main><h1 class='ik-name'>{escape(posed.name)}</h1>{status}</main>"
 
 
 def block_html(content: str) -> str:
