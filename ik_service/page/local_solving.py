@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from weakref import WeakSet
 
 import numpy as np
 
@@ -24,7 +25,6 @@ from ik_service.solver.verdict.advice import advice
 from objectives.errors import IKError
 
 SOLVERS_MOST = 16  # solvers that are kept: one for each robot and choice of free axes
-LOADING_MS = 5.0  # a solve that takes longer may have loaded code, and is timed once more [ms]
 BROUGHT_BYTES, BROUGHT_MOST = 1_000_000, 32  # largest file of a robot that a visitor brings, and how many are kept
 
 
@@ -44,6 +44,7 @@ class LocalSolving:
         self._device, self._lock = device, threading.RLock()
         self._models, self._bodies = dict[str, RobotModel](), dict[str, Mapping[str, Sequence[Body]]]()
         self._solvers: OrderedDict[tuple[object, ...], IKSolver] = OrderedDict()
+        self._loaded = WeakSet[IKSolver]()  # solvers that have solved
         self._brought = list[str]()  # the names of uploaded robots, the oldest first
         if robot_file is not None:
             name = Path(robot_file).stem
@@ -93,13 +94,12 @@ class LocalSolving:
         given = {"initial_joint_q": question.initial_joint_q, "options": dict(question.options)}
         with self._explained():
             solver, world = self._solver(question), _world(question)
-            for _ in range(2):
-                begun = time.perf_counter()
-                result = solver.solve(*question.poses, world=world, **given)
-                solve_ms = 1e3 * (time.perf_counter() - begun)
-                if len(result) > 1 or solve_ms < LOADING_MS:
-                    break
-            return _answer(solver, result, world, question, solve_ms)
+            if solver not in self._loaded:
+                solver.solve(*question.poses, world=world, **given)  # loads code, which is no part of the time
+                self._loaded.add(solver)
+            begun = time.perf_counter()
+            result = solver.solve(*question.poses, world=world, **given)
+            return _answer(solver, result, world, question, 1e3 * (time.perf_counter() - begun))
 
     def follow(self, question: Question, dt: float) -> PathResult:
         """Return a joint motion through the problems of a question, waypoints `dt` [s] apart, from its one start.
