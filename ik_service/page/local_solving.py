@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 from weakref import WeakSet
 
 import numpy as np
@@ -91,7 +92,7 @@ class LocalSolving:
 
     def solve(self, question: Question) -> Answer:
         """Answer a question; PageError where a value is not allowed, or kernels cannot be compiled."""
-        given = {"initial_joint_q": question.initial_joint_q, "options": dict(question.options)}
+        given: dict[str, Any] = {"initial_joint_q": question.initial_joint_q, "options": dict(question.options)}
         with self._explained():
             solver, world = self._solver(question), _world(question)
             if solver not in self._loaded:
@@ -108,7 +109,7 @@ class LocalSolving:
         """
         start = None if question.initial_joint_q is None else question.initial_joint_q[0]
         with self._explained():
-            given = {"world": _world(question), "options": dict(question.options)}
+            given: dict[str, Any] = {"world": _world(question), "options": dict(question.options)}
             return self._solver(question).follow(*question.poses, dt, start_joint_q=start, **given)
 
     def close(self) -> None:

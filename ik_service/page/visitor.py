@@ -218,7 +218,7 @@ class Visitor(View):
         touches = np.array(answer.status) == "blocked_by_collision"
         colors = np.where(touches[:, None], words.HIT, words.GOOD).astype(np.uint8)
         is_shown = answer.success | touches
-        self.stage.show_slice(question.targets[0].positions[is_shown], colors[is_shown], apart)
+        self.stage.show_slice(question.poses[0][0][is_shown], colors[is_shown], apart)
 
     def _pose_by_hand(self, pending: dict[str, Any]) -> bool:
         """Pose the robot without a solve, by sliders or by a chosen ghost; return whether there was such an action."""
