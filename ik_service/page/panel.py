@@ -102,7 +102,7 @@ class Panel:
         with gui.add_folder(target.link, expand_by_default=is_open):
             switch = self._input(name, gui.add_checkbox("Target", target.is_on), lambda value: {"is_on": value})
             position = gui.add_vector3("Position [m]", (0.0, 0.0, 0.0), step=0.001)
-            rotation = gui.add_vector3("Roll, pitch, yaw [°]", (0.0, 0.0, 0.0), step=0.1)
+            rotation = gui.add_vector3("Rotation [°]", (0.0, 0.0, 0.0), step=0.1, hint="Roll, pitch, yaw.")
             self._input(name, position, lambda value: {"position": np.array(value)})
             self._input(
                 name, rotation, lambda value: {"orientation_xyzw": quaternion_from_rpy(*np.radians(value).tolist())}

@@ -26,7 +26,7 @@ SLICE_DOT = 0.3  # size of a place of a slice over the way to the next
 OBSTACLE_COLOR: Color = (205, 160, 110)
 OBSTACLE_SIZE = 0.15  # [m]
 OBSTACLES_MOST = 8
-BESIDE = np.array([[0.0, 0.35, 0.0], [0.0, -0.35, 0.0], [0.3, 0.0, -0.1], [0.0, 0.0, 0.35]])
+BESIDE = np.array([[0.0, 0.35, 0.0], [0.3, 0.0, -0.15], [0.0, 0.0, 0.35], [0.0, -0.35, 0.0]])
 """Places of new obstacles from the first target, over the size of the robot, in turn."""
 SKY_COLOR: Color = (255, 255, 255)
 EARTH_COLOR: Color = (120, 125, 138)
