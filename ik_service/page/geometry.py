@@ -8,11 +8,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import trimesh
 from numpy.typing import NDArray
 
 from ik_service.collision.shapes import BoundedShape, Box, RoundShape, Sphere
@@ -37,12 +37,15 @@ LEAST_SIZE = 1e-3  # size of a robot without any length [m]
 _Z_AXIS = np.array([0.0, 0.0, 1.0])
 
 
+@cache
 def _shapes() -> dict[str, Mesh]:
     """Return the meshes that are copied: side and round end of a cylinder about z, a ball of radius 1, a box of side 1.
 
     The side has radius and length 1, the end radius 1 and a height of `EDGE`. The box is a small ball, whose eight
     parts are moved to the corners.
     """
+    import trimesh  # here: loads slowly
+
     arc = np.linspace(0.0, 0.5 * np.pi, 4)
     edge = [*zip(1.0 - EDGE + EDGE * np.cos(arc), EDGE * np.sin(arc), strict=True), (0.0, EDGE)]
     made = {
@@ -54,9 +57,6 @@ def _shapes() -> dict[str, Mesh]:
     corners = np.sign(made["box"].vertices.round(9))
     made["box"].vertices = BOX_EDGE * made["box"].vertices + (0.5 - BOX_EDGE) * corners
     return {name: Mesh(np.array(one.vertices), one.faces.astype(np.int32)) for name, one in made.items()}
-
-
-SHAPES = _shapes()
 
 
 class Body(NamedTuple):
@@ -118,7 +118,7 @@ class _Collected:
     """Parts during collection, by mesh."""
 
     def __init__(self) -> None:
-        self._meshes, self._rows = {**SHAPES}, defaultdict[str, list[_Row]](list)
+        self._meshes, self._rows = {**_shapes()}, defaultdict[str, list[_Row]](list)
 
     def add(self, mesh: str, *row: Any) -> None:
         """Add a part that is a copy of a mesh, by its name."""
@@ -234,7 +234,7 @@ def sphere_parts(robot: RobotModel) -> Parts:
         for place in range(len(spheres.links))
         for k in range(*spheres.of_link(place).indices(len(spheres.radii)))
     ]
-    return _parts(SHAPES["ball"], rows)
+    return _parts(_shapes()["ball"], rows)
 
 
 def robot_size(robot: RobotModel) -> float:
