@@ -59,7 +59,7 @@ def record(robot: str, folder: Path) -> None:
         page.add_style_tag(content='[class*="Notification"] { display: none }')  # about rendering in software
         for _ in drags(seen, next(iter(seen.visitor.stage.gizmos))):
             pictures.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
-    pictures[len(pictures) // 2].save(folder / "page.png", optimize=True)
+    pictures[0].save(folder / "page.png", optimize=True)
     small = [one.resize((SHOWN, SHOWN * one.height // one.width), Image.Resampling.LANCZOS) for one in pictures]
     for quality in (80, 60, 40, 25):
         small[0].save(

@@ -5,7 +5,7 @@ visitor.py: one visitor and the queued actions; actions.py: the queue, one entry
 view.py: the view in a browser: stage.py, the scene; panel.py, the panel; and the waiting time of pending answers
 words.py: texts of the panel; posed_robot.py: a robot and its targets, without graphics
 local_solving.py, remote_solving.py: answers from this process or from a service; questions.py: the questions
-request_texts.py: the last question as Python, shell commands and C; geometry.py, drawing.py: pictures of a robot
+request_texts.py: the last question as Python and as a shell command; geometry.py, drawing.py: pictures of a robot
 """
 
 from ik_service.extras import needs

@@ -3,7 +3,8 @@
 A drawing makes its scene nodes once; a move sends the poses of all parts, one array per mesh.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import viser
 from numpy.typing import NDArray
 
 from ik_service.mechanism.transforms import Float64Array
-from ik_service.page.geometry import Color, Parts, Role, loop_rods, placed_bodies, robot_size
+from ik_service.page.geometry import Color, Parts, loop_rods, placed_bodies, robot_size
 from ik_service.robots import RobotModel
 
 LOOP_COLOR: Color = (110, 116, 126)
@@ -70,15 +71,11 @@ class RobotDrawing:
         if self._rods is not None:
             self._rods.points = loop_rods(self._robot, bodies).astype(np.float32)
 
-    def paint(self, links: NDArray[np.uint8], joints: NDArray[np.uint8]) -> None:
-        """Color the single configuration: tips and meshes [links, 3], joints [dofs, 3], by the index of the part."""
+    def paint(self, results: NDArray[np.uint8]) -> None:
+        """Color the single configuration by results, shape [n, 3], at the index of each part."""
         for part, node in self._drawn:
-            colors = part.color.copy()
-            is_tip, is_mesh, is_joint = (part.role == role for role in (Role.TIP, Role.LINK, Role.JOINT))
-            colors[is_tip] = links[part.index[is_tip]]
-            colors[is_mesh] = (0.7 * colors[is_mesh] + 0.3 * links[part.index[is_mesh]]).astype(np.uint8)
-            colors[is_joint] = joints[part.index[is_joint]]
-            node.batched_colors = colors
+            share = part.share[:, None]
+            node.batched_colors = ((1.0 - share) * part.color + share * results[part.index]).astype(np.uint8)
 
     def tell_clicks(self, clicked: Callable[[str], None] | None) -> None:
         """Call `clicked` on the event loop with the name of each clicked link; None removes the callback.
@@ -88,13 +85,10 @@ class RobotDrawing:
         for part, node in self._drawn:
             node.remove_click_callback()
             if clicked is not None:
-                node.on_click(self._clicked_link(part, clicked))
+                node.on_click(partial(self._tell, clicked, part))
 
-    def _clicked_link(self, part: Parts, clicked: Callable[[str], None]) -> Callable[[Any], Coroutine[Any, Any, None]]:
-        async def told(event: Any) -> None:
-            clicked(self._robot.link_names[part.link[event.instance_index]])
-
-        return told
+    async def _tell(self, clicked: Callable[[str], None], part: Parts, event: Any) -> None:
+        clicked(self._robot.link_names[part.link[event.instance_index]])
 
     def remove(self) -> None:
         """Remove the drawing from the scene."""

@@ -1,28 +1,26 @@
 """A path that a visitor draws by dragging targets, and the joint motion along the path."""
 
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ik_service.mechanism.transforms import Float64Array
+from ik_service.motion.result import PathResult
 from ik_service.page.posed_robot import PosedRobot
-from ik_service.page.questions import AskedTarget, Followed, Question
+from ik_service.page.questions import Question, asked_target
 
 APART_M, APART_RAD = 0.005, 0.03  # least way of a target from waypoint to waypoint [m], or turn [rad]
 WAYPOINT_S = 0.05  # time from waypoint to waypoint [s]
 WAYPOINTS_MOST = 1000
-_ways = itertools.count(1)
 
 
 class DrawnPath:
     """A path."""
 
-    shown = 0  # number of the playback in progress; 0 if there is none
-
     def __init__(self) -> None:
-        self.followed: Followed | None = None  # joint motion along the path; None before the solve
+        self.followed: PathResult | None = None  # joint motion along the path; None before the solve
+        self.at: int | None = None  # the next waypoint that the robot goes to; None while it does not move
         self._links: tuple[str, ...] = ()
         self._poses: list[Float64Array] = []
 
@@ -31,19 +29,13 @@ class DrawnPath:
         links, poses = tuple(one.link for one in posed.asked), np.array([one.pose for one in posed.asked])
         if links != self._links:
             self._links, self._poses = links, []
-        if self._poses and not _is_apart(self._poses[-1], poses):
-            return
-        if len(self._poses) < WAYPOINTS_MOST:
+        is_apart = not self._poses or _is_apart(self._poses[-1], poses)
+        if is_apart and len(self._poses) < WAYPOINTS_MOST:
             self._poses.append(poses)
             self.followed = None
 
     def __len__(self) -> int:
         return len(self._poses)
-
-    def begin(self) -> int:
-        """Return the number of a new playback; the playback in progress ends."""
-        self.shown = next(_ways)
-        return self.shown
 
     def poses(self, at: int) -> dict[str, Float64Array]:
         """Return the pose of every target at a waypoint, by link [m, xyzw]."""
@@ -60,10 +52,7 @@ class DrawnPath:
     def question(self, posed: PosedRobot, options: Mapping[str, Any], objects: Mapping[str, Any]) -> Question:
         """Return the waypoints as the problems of a question, from where the robot stands."""
         poses = np.array(self._poses)
-        targets = tuple(
-            AskedTarget(link, poses[:, k, :3], poses[:, k, 3:], posed.targets[link].free)
-            for k, link in enumerate(self._links)
-        )
+        targets = tuple(asked_target(link, poses[:, k], posed.targets[link].free) for k, link in enumerate(self._links))
         start = np.asarray(posed.joint_q)[None]
         return Question(robot=posed.name, targets=targets, initial_joint_q=start, options=options, objects=objects)
 

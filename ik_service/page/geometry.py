@@ -4,10 +4,11 @@ Every part is fixed to a body (-1 for the world), so a picture of a configuratio
 poses of the parts in them. No part of this file knows viser.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import IntEnum
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,24 +25,38 @@ from ik_service.robots.readers.urdf import read_visuals
 Color = tuple[int, int, int]
 ROD_COLOR: Color = (212, 216, 222)
 JOINT_MATERIAL = "joint"  # material of a body's parts in the color of its joint: the result of the solve
-ROD_SHARE = 0.036  # radius of the thickest rod over the size of the robot; those of the last links have half of it
+ROD_SHARE = 0.027  # radius of a rod over the size of the robot
 DISC_RADIUS, DISC_HEIGHT = 1.55, 2.5  # of a disc, over the radius of the rod that ends there
 RAIL_RADIUS = 0.45  # of the rail of a slider, over the radius of the rod
-RAIL_SHARE = 0.15  # longest way of a rail to either side, over the size of the robot
+RAIL_SHARE = 0.1  # way of a rail to either side, over the size of the robot
 SIDES = 28  # of round meshes
 EDGE = 0.14  # radius of the edge of a cylinder, over its radius
 BOX_EDGE = 0.07  # width of the edge of a box, over its sizes
+OWN, MIXED, RESULT = 0.0, 0.3, 1.0  # share of the color of a result in that of a part
 LEAST_SIZE = 1e-3  # size of a robot without any length [m]
 _Z_AXIS = np.array([0.0, 0.0, 1.0])
 
 
-class Role(IntEnum):
-    """Role of a part; decides its colour."""
+@cache
+def _shapes() -> dict[str, Mesh]:
+    """Return the meshes that are copied: side and round end of a cylinder about z, a ball of radius 1, a box of side 1.
 
-    ROD = 0
-    JOINT = 1
-    TIP = 2
-    LINK = 3
+    The side has radius and length 1, the end radius 1 and a height of `EDGE`. The box is a small ball, whose eight
+    parts are moved to the corners.
+    """
+    import trimesh  # here: loads slowly
+
+    arc = np.linspace(0.0, 0.5 * np.pi, 4)
+    edge = [*zip(1.0 - EDGE + EDGE * np.cos(arc), EDGE * np.sin(arc), strict=True), (0.0, EDGE)]
+    made = {
+        "tube": trimesh.creation.revolve([(1.0, -0.5), (1.0, 0.5)], sections=SIDES),
+        "cap": trimesh.creation.revolve(edge, sections=SIDES),
+        "ball": trimesh.creation.icosphere(subdivisions=3),
+        "box": trimesh.creation.icosphere(subdivisions=2),
+    }
+    corners = np.sign(made["box"].vertices.round(9))
+    made["box"].vertices = BOX_EDGE * made["box"].vertices + (0.5 - BOX_EDGE) * corners
+    return {name: Mesh(np.array(one.vertices), one.faces.astype(np.int32)) for name, one in made.items()}
 
 
 class Body(NamedTuple):
@@ -63,15 +78,10 @@ def visible_bodies(urdf: bytes, file: Path | None = None) -> dict[str, list[Body
                     for reference in read.meshes:
                         with suppress(RobotFileError):
                             shapes.append(read_mesh(reference, file))
-                found.setdefault(link, []).extend(Body(shape, material, _color(rgba)) for shape in shapes)
+                red, green, blue = (round(255.0 * min(max(part, 0.0), 1.0)) for part in (*rgba, 0.0, 0.0, 0.0)[:3])
+                color = (red, green, blue) if rgba else None
+                found.setdefault(link, []).extend(Body(shape, material, color) for shape in shapes)
     return {link: bodies for link, bodies in found.items() if bodies}
-
-
-def _color(rgba: Sequence[float]) -> Color | None:
-    if not rgba:
-        return None
-    red, green, blue = (round(255.0 * min(max(part, 0.0), 1.0)) for part in rgba[:3])
-    return red, green, blue
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +92,8 @@ class Parts:
     body: NDArray[np.int64]  # body of each part, -1 for the world, shape [parts]
     X_body: Float64Array  # `T_body_part` [m, xyzw], shape [parts, 7]
     scales: Float64Array  # scale of the mesh along its axes [m], shape [parts, 3]
-    role: NDArray[np.int64]  # `Role` of each part, shape [parts]
-    index: NDArray[np.int64]  # DOF of a joint's part; link of a tip, a mesh or a sphere; -1 for others, shape [parts]
+    share: NDArray[np.float64]  # share of the color of the result in that of each part, shape [parts]
+    index: NDArray[np.int64]  # DOF whose result is shown, or link of a sphere; -1 for rods, shape [parts]
     link: NDArray[np.int64]  # link of each part, for a disc the link turned by the joint; -1 for spheres, shape [parts]
     color: NDArray[np.uint8]  # own color of each part, shape [parts, 3]
 
@@ -98,7 +108,7 @@ class _Row(NamedTuple):
     body: int
     pose: Float64Array
     scales: tuple[float, float, float]
-    role: Role
+    share: float
     number: int = -1
     link: int = -1
     color: Color = ROD_COLOR
@@ -108,39 +118,41 @@ class _Collected:
     """Parts during collection, by mesh."""
 
     def __init__(self) -> None:
-        self.tubes, self.caps, self.balls, self.boxes = list[_Row](), list[_Row](), list[_Row](), list[_Row]()
-        self.meshes = list[tuple[Mesh, _Row]]()
+        self._meshes, self._rows = {**_shapes()}, defaultdict[str, list[_Row]](list)
+
+    def add(self, mesh: str, *row: Any) -> None:
+        """Add a part that is a copy of a mesh, by its name."""
+        self._rows[mesh].append(_Row(*row))
 
     def add_cylinder(self, body: int, pose: Float64Array, radius: float, length: float, *of: Any) -> None:
-        """Add a cylinder about z of the pose with round edges; `of` is role, index, link and color."""
+        """Add a cylinder about z of the pose with round edges; `of` is share, index, link and color."""
         edge = min(EDGE * radius, 0.5 * length)
         if length > 2.0 * edge:
-            self.tubes.append(_Row(body, pose, (radius, radius, length - 2.0 * edge), *of))
+            self.add("tube", body, pose, (radius, radius, length - 2.0 * edge), *of)
         for turn in (identity_transform()[3:], np.array([1.0, 0.0, 0.0, 0.0])):
             end = np.concatenate([[0.0, 0.0, (0.5 * length - edge) * (1.0 - 2.0 * turn[0])], turn])
-            self.caps.append(_Row(body, transform_multiply(pose, end), (radius, radius, edge / EDGE), *of))
+            self.add("cap", body, transform_multiply(pose, end), (radius, radius, edge / EDGE), *of)
 
     def add_body(self, body: int, frame: Float64Array, shown: Body, *of: Any) -> None:
         """Add a shape in a frame of a body."""
         shape = shown.shape
         if isinstance(shape, Mesh):
-            self.meshes.append((shape, _Row(body, frame, (1.0,) * 3, *of)))
+            name = f"mesh {len(self._meshes)}"
+            self._meshes[name] = shape
+            self.add(name, body, frame, (1.0,) * 3, *of)
             return
         at = np.asarray(shape.position if isinstance(shape, Sphere) else shape.pose)
         pose = transform_multiply(frame, at if len(at) == 7 else _at(at))
         if isinstance(shape, Box):
-            x, y, z = shape.size
-            self.boxes.append(_Row(body, pose, (x, y, z), *of))
+            self.add("box", body, pose, tuple(shape.size), *of)
         elif isinstance(shape, Sphere):
-            self.balls.append(_Row(body, pose, (shape.radius,) * 3, *of))
+            self.add("ball", body, pose, (shape.radius,) * 3, *of)
         elif isinstance(shape, RoundShape):
             self.add_cylinder(body, pose, shape.radius, shape.length, *of)
 
     def parts(self) -> tuple[Parts, ...]:
         """Return the collected parts; meshes without parts are left out."""
-        sets = [(tube_mesh(), self.tubes), (cap_mesh(), self.caps), (ball_mesh(), self.balls), (box_mesh(), self.boxes)]
-        sets += [(mesh, [row]) for mesh, row in self.meshes]
-        return tuple(_parts(mesh, rows) for mesh, rows in sets if rows)
+        return tuple(_parts(mesh, self._rows[name]) for name, mesh in self._meshes.items() if name in self._rows)
 
 
 def loop_rods(robot: RobotModel, bodies: Float64Array) -> Float64Array:
@@ -175,39 +187,42 @@ def robot_parts(robot: RobotModel, bodies: Mapping[str, Sequence[Body]] | None =
     for link, name in enumerate(robot.link_names):
         body, frame = int(robot.link_body[link]), robot.link_X_body[link]
         for one in bodies.get(name, ()):
-            of: tuple[Any, ...] = (Role.ROD if is_dressed else Role.LINK, link)
-            if one.material == JOINT_MATERIAL and body >= 0:
-                of = Role.JOINT, int(robot.joint_qd_start[body])
+            share = OWN if is_dressed else MIXED
+            of = _shown_result(robot, body, RESULT if one.material == JOINT_MATERIAL else share)
             collected.add_body(body, frame, one, *of, link, one.color or ROD_COLOR)
     if not is_dressed:
         _add_rods(robot, collected, bodies)
     return collected.parts()
 
 
+def _shown_result(robot: RobotModel, body: int, share: float) -> tuple[float, int]:
+    """Return a share and the DOF whose result is shown; parts that do not move show none."""
+    return (OWN, -1) if body < 0 or share == OWN else (share, int(robot.joint_qd_start[body]))
+
+
 def _add_rods(robot: RobotModel, collected: _Collected, bodies: Mapping[str, Sequence[Body]]) -> None:
     size, rounded = robot_size(robot), set[tuple[float, ...]]()
-    thickness = ROD_SHARE * size * _slenderness(robot)
+    radius = ROD_SHARE * size
     for body, start, end, link in _rods(robot):
         if robot.link_names[link] in bodies:
             continue
-        radius, length = float(thickness[link]), float(np.linalg.norm(end - start))
+        length = float(np.linalg.norm(end - start))
         if length > 0.05 * radius:
             turn = quaternion_between(_Z_AXIS, (end - start) / length)
             pose = np.concatenate([0.5 * (start + end), turn])
-            collected.tubes.append(_Row(body, pose, (radius, radius, length), Role.ROD, link=link))
+            collected.add("tube", body, pose, (radius, radius, length), OWN, -1, link)
         for point in (start, end):
             key = (body, *np.round(point, 9).tolist())
             if key not in rounded:
-                collected.balls.append(_Row(body, _at(point), (radius, radius, radius), Role.ROD, link=link))
+                collected.add("ball", body, _at(point), (radius,) * 3, OWN, -1, link)
             rounded.add(key)
     for joint in range(robot.joint_count):
         link = int(np.flatnonzero(robot.link_body == joint)[0])
-        _add_joint(robot, collected, joint, link, float(thickness[link]))
+        _add_joint(robot, collected, joint, link, radius)
     leaves = set(range(len(robot.link_names))) - set(robot.link_parent.tolist())
     for link in sorted(leaves):
-        scales = (1.15 * float(thickness[link]),) * 3
-        row = _Row(int(robot.link_body[link]), robot.link_X_body[link], scales, Role.TIP, link, link)
-        collected.balls.append(row)
+        scales, body = (1.15 * radius,) * 3, int(robot.link_body[link])
+        collected.add("ball", body, robot.link_X_body[link], scales, *_shown_result(robot, body, RESULT), link)
 
 
 def sphere_parts(robot: RobotModel) -> Parts:
@@ -215,11 +230,11 @@ def sphere_parts(robot: RobotModel) -> Parts:
     spheres = robot.body_spheres
     assert spheres is not None  # the robot has some
     rows = [
-        _Row(int(spheres.link_body[place]), _at(spheres.centers[k]), (float(spheres.radii[k]),) * 3, Role.JOINT, place)
+        _Row(int(spheres.link_body[place]), _at(spheres.centers[k]), (float(spheres.radii[k]),) * 3, RESULT, place)
         for place in range(len(spheres.links))
         for k in range(*spheres.of_link(place).indices(len(spheres.radii)))
     ]
-    return _parts(ball_mesh(), rows)
+    return _parts(_shapes()["ball"], rows)
 
 
 def robot_size(robot: RobotModel) -> float:
@@ -250,29 +265,16 @@ def _rods(robot: RobotModel) -> Iterator[tuple[int, Float64Array, Float64Array, 
 
 
 def _add_joint(robot: RobotModel, collected: _Collected, joint: int, link: int, radius: float) -> None:
-    """Add discs about the rotation axes of a joint, and rails of sliding joints between their limits."""
+    """Add discs about the rotation axes of a joint, and rails along its sliding axes."""
     if robot.joint_type[joint] == JointType.FLOATING:
         return
     start, linear = int(robot.joint_qd_start[joint]), int(robot.joint_dof_dim[joint, 0])
     parent, reach = int(robot.joint_parent[joint]), RAIL_SHARE * robot_size(robot)
     for dof in range(start, int(robot.joint_qd_start[joint + 1])):
         turned = np.concatenate([np.zeros(3), quaternion_between(_Z_AXIS, robot.joint_axis[dof])])
-        pose, thick, length = transform_multiply(robot.joint_X_p[joint], turned), DISC_RADIUS, DISC_HEIGHT * radius
-        if dof - start < linear:
-            limits = float(robot.joint_limit_lower[dof]), float(robot.joint_limit_upper[dof])
-            low, high = (float(np.clip(limit, -reach, reach)) for limit in limits)
-            pose = transform_multiply(pose, _at([0.0, 0.0, 0.5 * (low + high)]))
-            thick, length = RAIL_RADIUS, max(high - low, RAIL_RADIUS * radius)
-        collected.add_cylinder(parent, pose, thick * radius, length, Role.JOINT, dof, link)
-
-
-def _slenderness(robot: RobotModel) -> Float64Array:
-    """Return the thickness of the rods of links over the thickest, less and less from the root, shape [links]."""
-    depth = np.zeros(robot.joint_count + 1)  # the last is the world's
-    for body, parent in enumerate(robot.joint_parent.tolist()):
-        depth[body] = depth[parent] + 1.0
-    share: Float64Array = depth[robot.link_body] / max(depth[robot.link_body.max()], 1.0)
-    return np.maximum(0.5, 1.0 - 0.5 * share)
+        pose, slides = transform_multiply(robot.joint_X_p[joint], turned), dof - start < linear
+        thick, length = (RAIL_RADIUS, 2.0 * reach) if slides else (DISC_RADIUS, DISC_HEIGHT * radius)
+        collected.add_cylinder(parent, pose, thick * radius, length, RESULT, dof, link)
 
 
 def _at(point: Any) -> Float64Array:
@@ -280,50 +282,5 @@ def _at(point: Any) -> Float64Array:
 
 
 def _parts(mesh: Mesh, rows: list[_Row]) -> Parts:
-    body, pose, scales, role, index, link, color = (np.array(column) for column in zip(*rows, strict=True))
-    return Parts(mesh, body, pose, scales, role, index, link, color.astype(np.uint8))
-
-
-def tube_mesh() -> Mesh:
-    """Return the side of a cylinder of radius and length 1 about z."""
-    return _turned([(1.0, -0.5), (1.0, 0.5)])
-
-
-def cap_mesh() -> Mesh:
-    """Return the end of a cylinder of radius 1 with a round edge, from z = 0 to `EDGE`."""
-    arc = np.linspace(0.0, 0.5 * np.pi, 4)
-    return _turned([*((1.0 - EDGE + EDGE * np.cos(one), EDGE * np.sin(one)) for one in arc), (0.0, EDGE)])
-
-
-def ball_mesh() -> Mesh:
-    """Return a ball of radius 1."""
-    polar = np.linspace(-0.5 * np.pi, 0.5 * np.pi, SIDES // 2 + 1)
-    return _turned([(abs(np.cos(one)), np.sin(one)) for one in polar])
-
-
-def box_mesh() -> Mesh:
-    """Return a box of side 1 with round edges."""
-    half, arc = 0.5 - BOX_EDGE, np.linspace(0.0, 0.5 * np.pi, 4)
-    around = (arc + arc[-1] * np.arange(4)[:, None]).ravel()
-    corners = half * np.sign(np.stack([np.cos(around), np.sin(around)]).reshape(2, 4, 4)[:, :, [1]]).repeat(4, 2)
-    circle = np.stack([np.cos(around), np.sin(around)])
-    rings = [np.zeros((len(around), 3)) - 0.5 * _Z_AXIS]
-    for z, tilt in (*((-half, -one) for one in arc[::-1]), *((half, one) for one in arc)):
-        level = corners.reshape(2, -1) + BOX_EDGE * np.cos(tilt) * circle
-        rings.append(np.column_stack([*level, np.full(len(around), z + BOX_EDGE * np.sin(tilt))]))
-    return _joined([*rings, np.zeros((len(around), 3)) + 0.5 * _Z_AXIS])
-
-
-def _turned(profile: Sequence[tuple[float, float]]) -> Mesh:
-    """Return the surface of a profile of radius and z, upward along its outside, turned about z."""
-    angle = np.linspace(0.0, 2.0 * np.pi, SIDES, endpoint=False)
-    return _joined([np.column_stack([r * np.cos(angle), r * np.sin(angle), np.full(SIDES, z)]) for r, z in profile])
-
-
-def _joined(rings: list[Float64Array]) -> Mesh:
-    """Return the surface between rings of points about z, upward."""
-    sides = len(rings[0])
-    low = np.arange(sides * (len(rings) - 1))
-    after = np.where(low % sides == sides - 1, low + 1 - sides, low + 1)
-    faces = np.concatenate([np.stack([low, after, low + sides], 1), np.stack([after, after + sides, low + sides], 1)])
-    return Mesh(np.concatenate(rings), faces.astype(np.int32))
+    body, pose, scales, share, index, link, color = (np.array(column) for column in zip(*rows, strict=True))
+    return Parts(mesh, body, pose, scales, share, index, link, color.astype(np.uint8))

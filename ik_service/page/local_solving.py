@@ -1,28 +1,23 @@
 """Answers from solvers in this process."""
 
 import contextlib
+import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
 from ik_service.ik_solver import IKSolver
 from ik_service.kernels.kernel_loading import KernelsFor
-from ik_service.page.geometry import visible_bodies
-from ik_service.page.questions import (
-    Answer,
-    AskedTarget,
-    Followed,
-    PageError,
-    Question,
-    Solving,
-    found_solutions,
-    named_pair,
-)
-from ik_service.robots import World, builtin_robot_names, load_robot
+from ik_service.motion.result import PathResult
+from ik_service.page.geometry import Body, visible_bodies
+from ik_service.page.questions import Answer, PageError, Question, read_answer
+from ik_service.robots import RobotModel, World, builtin_robot_names, builtin_urdf, load_robot
 from ik_service.robots.readers.world_file import read_world
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target
@@ -34,22 +29,50 @@ SOLVERS_MOST = 16  # solvers that are kept: one for each robot and choice of fre
 BROUGHT_BYTES, BROUGHT_MOST = 1_000_000, 32  # largest file of a robot that a visitor brings, and how many are kept
 
 
-class LocalSolving(Solving):
-    """Solvers of this process, made at the first question; a URDF or MJCF file is a robot beside the built-in ones."""
+class LocalSolving:
+    """Answers questions about robots by solvers of this process, made at the first question.
+
+    A URDF or MJCF file is a robot beside the built-in ones.
+    """
+
+    workers = 1  # threads that may call `solve` at a time
+    compiling = ""  # notice of code in compilation for an answer; empty where there is none, or compilation is unknown
+    address = "http://127.0.0.1:8000"  # of a service for the same questions over HTTP
 
     def __init__(self, device: str = "auto", robot_file: str | None = None) -> None:
-        super().__init__(builtin_robot_names(), "http://127.0.0.1:8000")
-        self._device, self._brought = device, list[str]()  # the names of uploaded robots, the oldest first
+        self.robots = builtin_robot_names()
+        self.files = dict[str, str]()  # of robots that are not built in, by name; these names are local to the page
+        self._device, self._lock = device, threading.RLock()
+        self._models, self._bodies = dict[str, RobotModel](), dict[str, Mapping[str, Sequence[Body]]]()
+        self._solvers: OrderedDict[tuple[object, ...], IKSolver] = OrderedDict()
+        self._loaded = WeakSet[IKSolver]()  # solvers that have solved
+        self._brought = list[str]()  # the names of uploaded robots, the oldest first
         if robot_file is not None:
             name = Path(robot_file).stem
             self._models[name], path = load_robot(robot_file), Path(robot_file)
             self._bodies[name] = visible_bodies(path.read_bytes(), path) if path.suffix == ".urdf" else {}
             self.files[name] = robot_file
             self.robots = (name, *(other for other in self.robots if other != name))
-        self._solvers: OrderedDict[tuple[object, ...], IKSolver] = OrderedDict()
+
+    def robot(self, name: str) -> RobotModel:
+        """Return the model of a robot for drawing; PageError for an unknown name."""
+        if name not in self._models:
+            if name not in self.robots:
+                raise PageError(f"There is no robot '{name}' here. Robots: {', '.join(self.robots)}.")
+            self._models[name] = load_robot(name)
+        return self._models[name]
+
+    def bodies(self, name: str) -> Mapping[str, Sequence[Body]]:
+        """Return the bodies of links to be drawn, by name, for links with bodies here."""
+        if name not in self._bodies and name in builtin_robot_names():
+            self._bodies[name] = visible_bodies(builtin_urdf(name))
+        return self._bodies.get(name, {})
 
     def add_robot(self, name: str, text: bytes) -> str:
-        """Keep an uploaded robot, as one of the last `BROUGHT_MOST`; see `Solving.add_robot`."""
+        """Keep an uploaded URDF, as one of the last `BROUGHT_MOST`; return its name from now on.
+
+        PageError if the text is too long or not a valid URDF.
+        """
         if len(text) > BROUGHT_BYTES:
             raise PageError(f"'{name}' has {len(text)} bytes. Allowed: {BROUGHT_BYTES}.")
         try:
@@ -59,49 +82,35 @@ class LocalSolving(Solving):
         except IKError as error:
             raise PageError(f"'{name}' cannot be shown: {error}") from error
         file, name = name, f"{Path(name).stem[:40]} {model.content_hash[:6]}"
-        self._models[name], self.files[name], self._bodies[name] = model, file, visible_bodies(text)
-        self._brought = [*(other for other in self._brought if other != name), name]
-        if len(self._brought) > BROUGHT_MOST:
-            old = self._brought.pop(0)
-            del self._models[old], self.files[old], self._bodies[old]
+        with self._lock:
+            self._models[name], self.files[name], self._bodies[name] = model, file, visible_bodies(text)
+            self._brought = [*(other for other in self._brought if other != name), name]
+            if len(self._brought) > BROUGHT_MOST:
+                old = self._brought.pop(0)
+                del self._models[old], self.files[old], self._bodies[old]
         return name
 
     def solve(self, question: Question) -> Answer:
         """Answer a question; PageError where a value is not allowed, or kernels cannot be compiled."""
-        begun = time.perf_counter()
+        given: dict[str, Any] = {"initial_joint_q": question.initial_joint_q, "options": dict(question.options)}
         with self._explained():
-            solver = self._solver(question)
-            world = read_world({"objects": dict(question.objects)}) if question.objects else None
-            asked = time.perf_counter()
-            result = solver.solve(
-                *question.poses,
-                initial_joint_q=question.initial_joint_q,
-                frozen=question.frozen or None,
-                constraint_enabled=dict.fromkeys(question.opened, False) or None,
-                world=world,
-                options=dict(question.options),
-            )
-            solve_ms = 1e3 * (time.perf_counter() - asked)
-            return _answer(solver, result, world, question, solve_ms, begun)
+            solver, world = self._solver(question), _world(question)
+            if solver not in self._loaded:
+                solver.solve(*question.poses, world=world, **given)  # loads code, which is no part of the time
+                self._loaded.add(solver)
+            begun = time.perf_counter()
+            result = solver.solve(*question.poses, world=world, **given)
+            return _answer(solver, result, world, question, 1e3 * (time.perf_counter() - begun))
 
-    def follow(self, question: Question, dt: float) -> Followed:
-        """Return joints along a path; see `Solving.follow`."""
-        begun = time.perf_counter()
+    def follow(self, question: Question, dt: float) -> PathResult:
+        """Return a joint motion through the problems of a question, waypoints `dt` [s] apart, from its one start.
+
+        PageError if there is no answer.
+        """
+        start = None if question.initial_joint_q is None else question.initial_joint_q[0]
         with self._explained():
-            result = self._solver(question).follow(
-                *question.poses,
-                dt,
-                start_joint_q=None if question.initial_joint_q is None else question.initial_joint_q[0],
-                world=read_world({"objects": dict(question.objects)}) if question.objects else None,
-                options=dict(question.options),
-            )
-        return Followed(
-            joint_q=result.joint_q,
-            success=result.success,
-            is_fast=result.over_velocity.any(axis=1) & (np.arange(len(result)) > 0),
-            joint_change=float(result.joint_change[1:].max(initial=0.0)),
-            solve_ms=1e3 * (time.perf_counter() - begun),
-        )
+            given: dict[str, Any] = {"world": _world(question), "options": dict(question.options)}
+            return self._solver(question).follow(*question.poses, dt, start_joint_q=start, **given)
 
     def close(self) -> None:
         """Forget the solvers."""
@@ -109,9 +118,9 @@ class LocalSolving(Solving):
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """Keep `compiling` up to date in this context; turn an error into a message for the visitor."""
+        """Solve alone in this context, with `compiling` up to date; turn an error into a message for the visitor."""
         try:
-            with KernelsFor(tell=partial(setattr, self, "compiling")):
+            with self._lock, KernelsFor(tell=partial(setattr, self, "compiling")):
                 yield
         except IKError as error:
             raise PageError(str(error)) from error
@@ -120,40 +129,34 @@ class LocalSolving(Solving):
         key = (question.robot, *((target.link, target.free) for target in question.targets))
         if key not in self._solvers:
             robot = self.robot(question.robot)
-            self._solvers[key] = IKSolver(robot, [_declared(one) for one in question.targets], device=self._device)
+            self._solvers[key] = IKSolver(
+                robot, [Target(one.link, free=one.free) for one in question.targets], device=self._device
+            )
             while len(self._solvers) > SOLVERS_MOST:
                 self._solvers.popitem(last=False)
         self._solvers.move_to_end(key)
         return self._solvers[key]
 
 
-def _declared(target: AskedTarget) -> Target:
-    return Target(target.link, free=() if target.turns_freely else target.free)
+def _world(question: Question) -> World | None:
+    return read_world({"objects": dict(question.objects)}) if question.objects else None
 
 
-def _answer(
-    solver: IKSolver, result: IKResult, world: World | None, question: Question, solve_ms: float, begun: float
-) -> Answer:
+def _answer(solver: IKSolver, result: IKResult, world: World | None, question: Question, solve_ms: float) -> Answer:
     spheres = solver.robot.body_spheres
     names = () if spheres is None else spheres.links + (() if world is None else world.names)
     chosen = solver.options.of_solve(dict(question.options))
     batch = Batch.of(*question.poses)._replace(limits=result.limits, start=question.initial_joint_q)
     given = solver.robot, solver.targets, chosen, result, result.islands
     words = advice(*given, problem=0, collision_names=names, batch=batch)
-    return Answer(
-        joint_q=result.joint_q,
-        success=result.success,
+    return read_answer(
+        result,
+        names,
         status=tuple(result.status_names),
         position_error=result.position_error,
         orientation_error=result.orientation_error,
-        iterations=result.iterations,
-        active_limits=result.active_limits,
         advice=words,
-        proof=result.proof,
-        closest=named_pair(result.closest, names),
         clearance=np.full(len(result), np.inf) if result.clearance is None else result.clearance,
-        **found_solutions(result),
         solve_ms=solve_ms,
-        total_ms=1e3 * (time.perf_counter() - begun),
         ran_on=f"{result.engine} engine on {result.device}",
     )

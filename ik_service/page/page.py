@@ -21,8 +21,9 @@ import viser
 import viser.infra._infra as viser_server
 from viser import _messages
 
+from ik_service.page.local_solving import LocalSolving
 from ik_service.page.posed_robot import PosedRobot
-from ik_service.page.questions import PageError, Solving
+from ik_service.page.questions import PageError
 from ik_service.page.visitor import Visitor
 
 LOOPBACK = "127.0.0.1"
@@ -32,7 +33,7 @@ THREADS_END_S = 60.0
 UPLOAD_MOST = 1 << 20  # bytes of an uploaded file
 MESSAGE_MOST = 4 * UPLOAD_MOST  # bytes of a message that a browser sends; parts of files are smaller
 UPLOADS_MOST = 2  # uploads of a browser at a time
-SCHEME = re.compile(r"/scheme/(\d{1,9})/(dark|light)")  # path of a picture, see `words.scheme_html`
+SCHEME = re.compile(r"/scheme/(\d{1,9})/(dark|light)")  # path of a picture, see `words.page_html`
 HOST = re.compile(r"(?:\[([\da-fA-F:.]+)\]|([^\[\]:/@]+))(?::\d+)?")
 """The header Host: an IPv6 address in brackets, or a name or IPv4 address; then a port."""
 
@@ -45,12 +46,17 @@ class Page:
     """
 
     def __init__(
-        self, solving: Solving, robot: str | None = None, *, host: str = LOOPBACK, port: int = 0, is_dark: bool = False
+        self,
+        solving: LocalSolving,
+        robot: str | None = None,
+        *,
+        host: str = LOOPBACK,
+        port: int = 0,
+        is_dark: bool = False,
     ) -> None:
         self._solving, self._first, self._is_dark = solving, robot or solving.robots[0], is_dark
         solving.robot(self._first)
         self._waiting: queue.SimpleQueue[Visitor | None] = queue.SimpleQueue()
-        self._schemes = dict[int, bool]()  # of browsers that are about to have a visitor: whether their system is dark
         self.visitors: dict[int, Visitor] = {}  # by connection number of the browser
         port = _free_port(host, port)
         guard = guarded_server(host, self._tell_scheme)
@@ -85,23 +91,17 @@ class Page:
         self.close()
 
     def _tell_scheme(self, client_id: int, is_dark: bool) -> None:
-        """Pass on whether the system of a browser is dark, now or when its visitor is there."""
-        if client_id in self._server.get_clients():
-            self._schemes[client_id] = is_dark
-            self._pass_scheme(client_id)
-
-    def _pass_scheme(self, client_id: int) -> None:
+        """Pass on whether the system of a browser is dark."""
         visitor = self.visitors.get(client_id)
-        is_dark = self._schemes.pop(client_id, None) if visitor is not None else None
-        if visitor is not None and is_dark is not None:
+        if visitor is not None:
             visitor.enqueue("scheme", is_dark)
 
     def _come(self, client: viser.ClientHandle) -> None:
         """Make a visitor for a new browser; runs in a thread of viser."""
         bound_uploads(client)
-        visitor = Visitor(client, self._solving, self._first, self._waiting.put, is_dark=self._is_dark)
+        visitor = Visitor(client, self._solving, self._waiting.put, is_dark=self._is_dark)
         self.visitors[client.client_id] = visitor
-        self._pass_scheme(client.client_id)
+        visitor.enter(self._first)
         if client.client_id not in self._server.get_clients():
             self._forget(client.client_id)
 
@@ -109,7 +109,7 @@ class Page:
         self._forget(client.client_id)
 
     def _forget(self, client_id: int) -> None:
-        visitor, _ = self.visitors.pop(client_id, None), self._schemes.pop(client_id, None)
+        visitor = self.visitors.pop(client_id, None)
         if visitor is not None:
             visitor.leave()
 
@@ -139,7 +139,7 @@ def _free_port(host: str, port: int) -> int:
 def guarded_server(host: str, tell_scheme: Callable[[int, bool], None]) -> Iterator[None]:
     """Make the viser server started in this block refuse foreign origins and hosts with 403.
 
-    `tell_scheme` is called with a connection and whether its system is dark (see `words.scheme_html`).
+    `tell_scheme` is called with a connection and whether its system is dark (see `words.page_html`).
     """
     server = viser_server.websockets.asyncio.server
     serve = server.serve

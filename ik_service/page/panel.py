@@ -4,7 +4,7 @@ The panel holds no state of the robot: the visitor sets the shown values, and th
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any
 
@@ -13,9 +13,8 @@ import viser
 import viser.transforms
 
 from ik_service.mechanism.transforms import Float64Array, quaternion_from_rpy
-from ik_service.page.posed_robot import PosedRobot, TargetState
+from ik_service.page.posed_robot import PLANES, PosedRobot, TargetState
 from ik_service.page.questions import ROTATIONS
-from ik_service.page.reach_slice import PLANES
 from ik_service.page.stage import OBSTACLE_SIZE, Obstacle
 from ik_service.page.words import BRANCHES, solutions_html
 from ik_service.robots import JointType, RobotModel
@@ -30,7 +29,7 @@ PICK = (
     "Untick other targets that leave it no freedom."
 )
 SPHERES = "The spheres of the collision model; the closest two links in red."
-HERE, NO_OTHER = "this one", "no other was found"
+HERE = "this one"
 
 
 class Panel:
@@ -45,12 +44,10 @@ class Panel:
         names: Sequence[str],
         posed: PosedRobot,
         enqueue: Callable[[str, Any], None],
-        *,
-        is_dark: bool,
         status: viser.GuiHtmlHandle,
     ) -> None:
         self._gui, self._enqueue, robot = gui, enqueue, posed.robot
-        self.status, self._buttons = status, dict[str, tuple[viser.GuiButtonHandle, bool]]()
+        self.status = status
         self.robot = self._input("robot", gui.add_dropdown("Robot", list(names), initial_value=posed.name))
         hint = "At most 1 MB; its meshes are not read. It stays on this page, and is not listed to others."
         self._input("upload", gui.add_upload_button("Show my URDF", color="gray", hint=hint, mime_type=".urdf,.xml"))
@@ -69,8 +66,6 @@ class Panel:
             self.any_branch = self._input("branch", gui.add_checkbox("May jump to another branch", False, hint=hint))
             self.picks = self._input("picks", gui.add_checkbox("Add targets by clicking links", False, hint=PICK))
         with tabs.add_tab("Joints"):
-            if robot.constraint_names:
-                self.loops = self._input("loops", gui.add_checkbox("Keep loops closed", True))
             self.sliders += [self._slider(robot, posed, joint) for joint, is_idle in joints if not is_idle]
         self.collision: Any = None
         if robot.collision_model is not None:
@@ -82,13 +77,12 @@ class Panel:
                 )
                 self.size = self._input("size", size, lambda value: 1e-3 * value)
                 self._button("Remove the one moved last", "remove")
-                self.collision = self._input(
-                    "collision", gui.add_checkbox("Avoid contact", True, hint="Where the targets allow it.")
-                )
+                self.collision = self._input("collision", gui.add_checkbox("Avoid contact", True))
                 self.spheres = self._input("spheres", gui.add_checkbox("Show collision spheres", False, hint=SPHERES))
         with tabs.add_tab("Explore"):
             only = "A robot that closes loops is solved for one." if robot.loops else None
-            self.others = self._button("Other solutions", "solutions", only, disabled=only is not None)
+            self.others = self._button("Other solutions", "solutions", only)
+            self.others.disabled = only is not None
             self.solution = self._input("pick", gui.add_dropdown("Take", [HERE], disabled=True, hint=BRANCHES))
             self.found = gui.add_html("")
             self.plane = self._input("slice", gui.add_dropdown("Reachable slice", [NO_SLICE, *PLANES], hint=SLICE))
@@ -96,22 +90,19 @@ class Panel:
             self.random = gui.add_html("")
         with tabs.add_tab("Path") as self._path_tab:
             self.record = gui.add_checkbox("Record what is dragged", False)
-            self._button(
-                "Follow the path", "follow", "Joints that go through all that was recorded, on the best branch."
-            )
+            self._button("Follow the path", "follow", "Through all that was recorded, on the best branch.")
             self._button("Clear", "clear")
             self.path = gui.add_html("")
             self._plot: Any = None
         with tabs.add_tab("Code"):
             self.request = gui.add_html("")
-            self.dark = self._input("dark", gui.add_checkbox("Dark", is_dark))
 
     def _add_target(self, target: TargetState, *, is_open: bool) -> None:
         gui, name = self._gui, f"target {target.link}"
         with gui.add_folder(target.link, expand_by_default=is_open):
             switch = self._input(name, gui.add_checkbox("Target", target.is_on), lambda value: {"is_on": value})
             position = gui.add_vector3("Position [m]", (0.0, 0.0, 0.0), step=0.001)
-            rotation = gui.add_vector3("Roll, pitch, yaw [°]", (0.0, 0.0, 0.0), step=0.1)
+            rotation = gui.add_vector3("Rotation [°]", (0.0, 0.0, 0.0), step=0.1, hint="Roll, pitch, yaw.")
             self._input(name, position, lambda value: {"position": np.array(value)})
             self._input(
                 name, rotation, lambda value: {"orientation_xyzw": quaternion_from_rpy(*np.radians(value).tolist())}
@@ -134,24 +125,13 @@ class Panel:
         slider = self._gui.add_slider(name, least, max(most, least), 0.1, value)
         return self._input(f"joint {coordinate}", slider, lambda value: value / scale), coordinate, scale
 
-    def _button(self, label: str, action: str, hint: str | None = None, *, disabled: bool = False) -> Any:
+    def _button(self, label: str, action: str, hint: str | None = None) -> viser.GuiButtonHandle:
         async def clicked(_: object) -> None:
             self._enqueue(action, None)
 
-        button = self._gui.add_button(label, hint=hint, disabled=disabled)
+        button = self._gui.add_button(label, hint=hint)
         button.on_click(clicked)
-        self._buttons[action] = button, disabled
         return button
-
-    def show_awaited(self, actions: Collection[str]) -> None:
-        """Disable the buttons of pending actions, and remove their earlier results."""
-        for action, (button, is_never) in self._buttons.items():
-            button.disabled = is_never or action in actions
-        if "random" in actions:
-            self.random.content = ""
-        if "follow" in actions:
-            self.path.content = ""
-            self._remove_plot()
 
     def _input(self, action: str, handle: Any, value_of: Callable[[Any], Any] = lambda value: value) -> Any:
         """Act when the visitor, and not the page, has changed a value; return the handle."""
@@ -184,7 +164,9 @@ class Panel:
 
     def show_plot(self, posed: PosedRobot, joint_q: Float64Array, dt: float) -> None:
         """Plot joints with sliders along a path [n, joint_coord_count], `dt` [s] apart; of no waypoints, nothing."""
-        self._remove_plot()
+        if self._plot is not None:
+            self._plot.remove()
+        self._plot = None
         if not len(joint_q):
             return
         names = posed.robot.coordinate_names
@@ -202,17 +184,9 @@ class Panel:
                 aspect=1.4,
             )
 
-    def _remove_plot(self) -> None:
-        if self._plot is not None:
-            self._plot.remove()
-        self._plot = None
-
     def show_solutions(self, names: Sequence[str], *, is_complete: bool | None = None) -> None:
         """Offer solutions to choose from, by name; say whether they are all, None for no search."""
-        first = NO_OTHER if is_complete is not None and not names else HERE
-        self.solution.options = (first, *names)
-        self.solution.value = first
-        self.solution.disabled = not names
+        self.solution.options, self.solution.value, self.solution.disabled = (HERE, *names), HERE, not names
         is_checked = self.collision is not None and self.collision.value
         self.found.content = (
             "" if is_complete is None else solutions_html(len(names), is_complete=is_complete, is_checked=is_checked)

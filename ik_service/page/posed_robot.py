@@ -1,11 +1,10 @@
 """A robot, its targets and its configuration: the state of a visitor without graphics.
 
-Dragging keeps the branch: a solve starts from the last configuration, without other seeds. Arms whose targets are met
-and have not moved are frozen, so their joints keep the same bits.
+Dragging keeps the branch: a solve starts from the last configuration, without other seeds.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -16,14 +15,14 @@ from numpy.typing import NDArray
 
 from ik_service.mechanism.names import leaf_links
 from ik_service.mechanism.transforms import Float64Array
-from ik_service.page.questions import ROTATIONS, Answer, AskedTarget, PageError, Question
+from ik_service.page.geometry import robot_size
+from ik_service.page.questions import ROTATIONS, Answer, PageError, Question, asked_target
 from ik_service.robots import JointType, RobotModel
 from ik_service.robots.readers.world_file import read_world
 from ik_service.solver.given.options import SolverOptions
 from objectives.errors import InputError
 
 KEEP_BRANCH: Mapping[str, Any] = {"seeds": 1, "approximate": "nearest"}
-SAME_PLACE = 1e-3  # largest change of a coordinate of a robot that has not moved [rad or m]
 DRAWN_AT_LIMIT = 1e-4  # distance from a limit at which a joint that was posed by hand is at it [rad or m]
 SOLUTIONS = 8  # solutions that are looked for where their number has no bound
 ARM_JOINTS = 6  # joints with which an arm reaches a whole pose in at most 16 ways, singular ones aside
@@ -31,6 +30,9 @@ RANDOM_TARGETS = 1000
 POSITION_TOLERANCE, ORIENTATION_TOLERANCE = SolverOptions().position_tolerance, SolverOptions().orientation_tolerance
 FIRST: Mapping[str, Any] = json.loads((files("ik_service.page") / "first_poses.json").read_text())
 """Of built-in robots: links that have targets at first, and joints, from zero on [rad or m], if not at mid-range."""
+PLANES: Mapping[str, tuple[int, int]] = {"level": (0, 1), "upright, along x": (0, 2), "upright, along y": (1, 2)}
+"""Axes of the world that span each plane of a slice, about the robot's base, through the first active target."""
+SLICE_PLACES, SLICE_WIDTH = 41, 2.2  # places along each side of a slice, and its width over the size of the robot
 LIMB_DOFS, FINGER_DOFS = 3, 4  # least DOFs that carry a hand, most DOFs of its finger
 
 
@@ -47,8 +49,7 @@ class TargetState:
 class PosedRobot:
     """A robot, under its name in questions, its configuration and its targets."""
 
-    keeps_loops = True  # whether its constraints are met
-    is_on_path = False  # whether the robot stands at a waypoint of a drawn path
+    waypoint_met: bool | None = None  # whether the waypoint is met where the robot stands; None beside a path
 
     def __init__(self, name: str, robot: RobotModel) -> None:
         self.name, self.robot = name, robot
@@ -60,8 +61,6 @@ class PosedRobot:
         self.answer: Answer | None = None  # the last answer; None after joints have been moved by hand
         # distance and angle of every active target, by link [m, rad]; NaN for free positions or orientations
         self.error: dict[str, tuple[float, float]] = {}
-        self._moved: set[str] = set()
-        self._taken = -1, self.joint_q  # branch of the last configuration by hand, and the configuration
         self.pull_targets()
 
     @property
@@ -69,18 +68,9 @@ class PosedRobot:
         """The active targets."""
         return tuple(target for target in self.targets.values() if target.is_on)
 
-    @property
-    def branch(self) -> int:
-        """Branch of the arm while the robot stands at a solution that was taken; otherwise -1."""
-        branch, joint_q = self._taken
-        return branch if np.abs(self.joint_q - joint_q).max(initial=0.0) < SAME_PLACE else -1
-
     def change(self, link: str, **values: Any) -> None:
         """Change a target: its `pose`, `free` or `is_on`."""
-        new = replace(self.targets[link], **values)
-        if not np.array_equal(new.pose, self.targets[link].pose) or len(values) > ("pose" in values):
-            self._moved.add(link)
-        self.targets[link] = new
+        self.targets[link] = replace(self.targets[link], **values)
 
     def pick(self, link: str) -> TargetState:
         """Toggle the target of a link, new ones at the present pose; PageError where no joint moves the link."""
@@ -107,33 +97,23 @@ class PosedRobot:
         middle[3:] /= np.linalg.norm(middle[3:])
         self.change(link, pose=middle)
 
-    def go_back(self, joint_q: NDArray[Any], targets: Mapping[str, TargetState]) -> None:
-        """Return to an earlier configuration and its targets."""
-        self.joint_q, self.targets = joint_q, {**self.targets, **targets}
-        self.touch()
-
     def idle_dofs(self) -> set[int]:
-        """Return the active DOFs that move no target, such as those of a gripper."""
+        """Return the active DOFs that move no target, such as those of a gripper; none with loops."""
+        if self.robot.loops:
+            return set()
         moved = {dof for link in self.targets for dof in _ways(self.robot, self.joint_q, link).tolist()}
         return set(np.flatnonzero(self.robot.dof_active >= 0).tolist()) - moved
 
-    def touch(self) -> None:
-        """Let the next solve move every arm, also arms with unchanged targets."""
-        self._moved |= set(self.targets)
-
-    def stand(
-        self, joint_q: NDArray[Any], poses: Mapping[str, Float64Array] | None = None, *, branch: int = -1
-    ) -> None:
-        """Move to a configuration, [joint_coord_count], with enabled loops closed, and set the targets.
+    def stand(self, joint_q: NDArray[Any], poses: Mapping[str, Float64Array] | None = None) -> None:
+        """Move to a configuration, [joint_coord_count], with loops closed, and set the targets.
 
         The target poses are given by link, as along a path; None puts targets at their links, after a pose by hand.
-        `branch` is that of the configuration, -1 where it is not known.
         """
         robot = self.robot
         self.joint_q = robot.clamp_joint_q(joint_q)[0]
-        if robot.loops and self.keeps_loops:
+        if robot.loops:
             self.joint_q = robot.constraints.close(self.joint_q).joint_q[0]
-        self.answer, self.is_on_path, self._taken = None, poses is not None, (branch, self.joint_q)
+        self.answer = self.waypoint_met = None
         self.pull_targets()
         for link, pose in (poses or {}).items():
             reached, self.targets[link] = self.targets[link].pose, replace(self.targets[link], pose=pose)
@@ -146,7 +126,6 @@ class PosedRobot:
         for link, pose in zip(self.targets, self._poses(list(self.targets)), strict=True):
             self.targets[link] = replace(self.targets[link], pose=pose)
             self.error[link] = (0.0, np.nan if len(self.targets[link].free) == len(ROTATIONS) else 0.0)
-        self._moved.clear()
 
     def _poses(self, links: list[str]) -> Float64Array:
         """Return `T_world_link` of links [m, xyzw], shape [links, 7]."""
@@ -161,25 +140,15 @@ class PosedRobot:
         found = self.robot.collision(self.joint_q, world)
         return found.closest_pairs[0], float(found.clearance[0])
 
-    def question(
-        self, *, any_branch: bool, options: Mapping[str, Any], objects: Mapping[str, Any], alone: bool = True
-    ) -> Question:
-        """Return the question of a solve from the present configuration; PageError without an active target.
-
-        `alone` freezes arms whose targets are met and have not moved.
-        """
+    def question(self, *, any_branch: bool, options: Mapping[str, Any], objects: Mapping[str, Any]) -> Question:
+        """Return the question of a solve from the present configuration; PageError without an active target."""
         if not self.asked:
             raise PageError("No target counts, so there is nothing to solve for. Tick 'Target' of a link.")
         branch = {} if any_branch else KEEP_BRANCH
-        targets = tuple(
-            AskedTarget(target.link, target.pose[None, :3], target.pose[None, 3:], target.free) for target in self.asked
-        )
         return Question(
             robot=self.name,
-            targets=targets,
+            targets=tuple(asked_target(target.link, target.pose[None], target.free) for target in self.asked),
             initial_joint_q=self.joint_q[None],
-            frozen=self.frozen() if alone else (),
-            opened=self._opened(),
             options={**branch, **options},
             objects=objects,
         )
@@ -191,31 +160,14 @@ class PosedRobot:
             return SOLUTIONS
         return "all" if len(_ways(self.robot, self.joint_q, asked[0].link)) == ARM_JOINTS else SOLUTIONS
 
-    def frozen(self) -> tuple[str, ...]:
-        """Return the DOFs of trees all of whose targets are met and have not moved; none where nothing has moved."""
-        if self.robot.loops:
-            return ()
-        moving = {self._tree(one.link) for one in self.asked if one.link in self._moved or not self._is_met(one.link)}
-        still = {self._tree(one.link) for one in self.asked} - moving
-        trees = zip(self.robot.dof_names, self.robot.trees.dof_treeid, strict=True)
-        return tuple(name for name, tree in trees if moving and tree >= 0 and tree in still)
-
-    def met_links(self) -> NDArray[np.bool_]:
-        """Return the links in islands with all targets met, shape [links]; links that no target moves count as met."""
-        return self._met([self._tree(link) for link in self.robot.link_names])
-
     def met_dofs(self) -> NDArray[np.bool_]:
         """Return the DOFs in whose island every target is met, shape [joint_dof_count]."""
-        return self._met(self.robot.trees.dof_treeid.tolist())
-
-    def _met(self, trees: Sequence[int]) -> NDArray[np.bool_]:
         missed = {self._tree(one.link) for one in self.asked if not self._is_met(one.link)}
+        trees = self.robot.trees.dof_treeid.tolist()
         return np.array([not missed if self.robot.loops else tree not in missed for tree in trees], dtype=bool)
 
     def held_dofs(self) -> NDArray[np.bool_]:
         """Return the DOFs at a limit, shape [joint_dof_count]."""
-        if self.answer is not None:
-            return np.asarray(self.answer.active_limits[0])
         robot, coordinate = self.robot, self.robot.dof_coordinate
         place = np.where(coordinate >= 0, np.asarray(self.joint_q, np.float64)[np.maximum(coordinate, 0)], np.nan)
         ends = np.stack([place - robot.joint_limit_lower, robot.joint_limit_upper - place])
@@ -228,8 +180,7 @@ class PosedRobot:
 
     def take(self, answer: Answer) -> None:
         """Stand where an answer says."""
-        self.joint_q, self.answer, self.is_on_path = answer.joint_q[0].copy(), answer, False
-        self._moved.clear()
+        self.joint_q, self.answer, self.waypoint_met = answer.joint_q[0].copy(), answer, None
         errors = np.stack([answer.position_error[0], answer.orientation_error[0]], axis=1)
         self.error = {target.link: tuple(errors[k].tolist()) for k, target in enumerate(self.asked)}
 
@@ -241,16 +192,26 @@ class PosedRobot:
             joint_q = np.resize(closure.joint_q[closure.closed], (RANDOM_TARGETS, robot.joint_coord_count))
         else:
             joint_q = robot.random_free_joint_q(rng, RANDOM_TARGETS)
-        poses = robot.forward_kinematics(joint_q, [target.link for target in self.asked])
-        targets = tuple(
-            AskedTarget(target.link, poses.positions[:, k], poses.orientations_xyzw[:, k], target.free)
-            for k, target in enumerate(self.asked)
-        )
-        opened = self._opened()
-        return Question(robot=self.name, targets=targets, opened=opened, options=options, objects=objects)
+        found = robot.forward_kinematics(joint_q, [target.link for target in self.asked])
+        poses = np.concatenate([found.positions, found.orientations_xyzw], axis=2)
+        targets = tuple(asked_target(target.link, poses[:, k], target.free) for k, target in enumerate(self.asked))
+        return Question(robot=self.name, targets=targets, options=options, objects=objects)
 
-    def _opened(self) -> tuple[str, ...]:
-        return () if self.keeps_loops else self.robot.constraint_names
+    def slice_question(
+        self, plane: str, options: Mapping[str, Any], objects: Mapping[str, Any]
+    ) -> tuple[Question, float]:
+        """Return problems with the first target on a grid in a plane of `PLANES`, and the spacing of the grid [m].
+
+        The target keeps its orientation; other targets are inactive, and joints that serve only other targets stay.
+        """
+        target, width = self.asked[0], SLICE_WIDTH * robot_size(self.robot)
+        steps = np.linspace(-0.5 * width, 0.5 * width, SLICE_PLACES)
+        poses, base = np.tile(target.pose, (SLICE_PLACES**2, 1)), self._poses([self.robot.link_names[0]])[0]
+        for axis, along in zip(PLANES[plane], np.meshgrid(steps, steps, indexing="ij"), strict=True):
+            poses[:, axis] = base[axis] + along.ravel()
+        targets, start = (asked_target(target.link, poses, target.free),), np.tile(self.joint_q, (len(poses), 1))
+        given: dict[str, Any] = {"initial_joint_q": start, "options": options, "objects": objects}
+        return Question(robot=self.name, targets=targets, **given), float(steps[1] - steps[0])
 
     def _is_met(self, link: str) -> bool:
         position, orientation = self.error[link]

@@ -1,16 +1,13 @@
 """Answers from a service, through the public client; this process solves for uploaded robots."""
 
-import threading
-import time
 from typing import Any
 
 import numpy as np
 
-from ik_service.client import Client, ClientError, ServiceError, SolveResult, SolveTarget, UnreachableError
+from ik_service.client import Client, ClientError, ServiceError, SolveResult, UnreachableError
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.page.local_solving import LocalSolving
-from ik_service.page.questions import Answer, Followed, PageError, Question, Solving, found_solutions, named_pair
-from ik_service.robots import RobotModel, builtin_robot_names
+from ik_service.page.questions import Answer, PageError, Question, read_answer
 
 BUSY = (429, 503, 504)  # HTTP statuses after which the same request may be answered
 WORKERS = 4
@@ -18,77 +15,54 @@ COMPILING = "Code for this kind of question is being compiled, once. The page go
 PATIENCE_S = 30.0  # longest wait for an answer [s]: the first request of a kind waits for its code
 
 
-class RemoteSolving(Solving):
+class RemoteSolving(LocalSolving):
     """A running service. Its built-in robots are drawn from the models of this installation.
 
-    Uploaded robots stay in this process. PageError if the service does not answer, or serves no robot of this
-    installation.
+    This process solves for uploaded robots and follows paths. PageError if the service does not answer, or serves no
+    robot of this installation.
     """
 
     workers = WORKERS
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
-        super().__init__((), url.rstrip("/"))
+        super().__init__()
+        self.address = url.rstrip("/")
         self._client = Client(url, api_key, timeout_s=PATIENCE_S, retries=0)
-        self._own, self._own_lock = LocalSolving(), threading.Lock()
-        self.files, self._models, self._bodies = self._own.files, self._own._models, self._own._bodies
         try:
             served = self._client.robots()
         except ClientError as error:
             self.close()
             raise _page_error(self.address, error) from error
-        known = set(builtin_robot_names())
+        known = self.robots
         self.robots = tuple(one["name"] for one in served if one.get("source") == "built_in" and one["name"] in known)
         if not self.robots:
             raise PageError(f"{self.address} serves none of the built-in robots: {', '.join(sorted(known))}.")
 
-    def add_robot(self, name: str, text: bytes) -> str:
-        """Keep an uploaded robot, as `LocalSolving` does."""
-        with self._own_lock:
-            return self._own.add_robot(name, text)
-
     def solve(self, question: Question) -> Answer:
         """Answer a question; PageError where the service refuses the question or is unreachable."""
         if question.robot in self.files:
-            with self._own_lock:
-                return self._own.solve(question)
+            return super().solve(question)
         robot, wants_solutions = self.robot(question.robot), question.options.get("solutions", 1) != 1
-        include = ["advice", "active_limits", *(["solutions"] if wants_solutions else [])]
+        include = ["advice", *(["solutions"] if wants_solutions else [])]
         is_checked = robot.collision_model is not None and question.options.get("collision") != "off"
         include += ["clearance"] if is_checked else []
-        begun = time.perf_counter()
         try:
             result = self._client.solve(
                 question.robot,
-                targets=[
-                    SolveTarget(
-                        link=target.link,
-                        positions=target.positions,
-                        orientations_xyzw=None if target.turns_freely else target.orientations_xyzw,
-                        free=() if target.turns_freely else target.free,
-                    )
-                    for target in question.targets
-                ],
+                targets=question.targets,
                 initial_joint_q=question.initial_joint_q,
-                frozen=question.frozen or None,
-                constraints={"disable": list(question.opened)} if question.opened else None,
                 options=question.options,
                 world={"objects": question.objects} if question.objects else None,
                 include=include,
             )
         except ClientError as error:
             raise _page_error(self.address, error) from error
-        return _answer(robot, result, 1e3 * (time.perf_counter() - begun))
-
-    def follow(self, question: Question, dt: float) -> Followed:
-        """Return joint motion along a path, computed in this process, not by the service; see `Solving.follow`."""
-        with self._own_lock:
-            return self._own.follow(question, dt)
+        return _answer(result)
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
-        self._own.close()
+        super().close()
 
 
 def _page_error(address: str, error: ClientError) -> PageError:
@@ -103,23 +77,16 @@ def _page_error(address: str, error: ClientError) -> PageError:
     return PageError(f"{address} is no such service: {error}")
 
 
-def _answer(robot: RobotModel, result: SolveResult, total_ms: float) -> Answer:
-    limits = result.active_limits
-    return Answer(
-        joint_q=result.joint_q,
-        success=result.success,
+def _answer(result: SolveResult) -> Answer:
+    return read_answer(
+        result,
+        result.collision_names or (),
         status=tuple(result.status.tolist()),
         position_error=_per_target(result, "position_error_m", result.position_error_m),
         orientation_error=_per_target(result, "orientation_error_rad", result.orientation_error_rad),
-        iterations=result.iterations,
-        active_limits=np.zeros((len(result), robot.joint_dof_count), bool) if limits is None else limits,
         advice=result.advice[0] if result.advice else "",
-        proof=np.zeros(len(result), np.int32) if result.proof is None else result.proof,
-        closest=named_pair(result.closest, result.collision_names or ()),
         clearance=np.full(len(result), np.inf) if result.clearance_m is None else result.clearance_m,
-        **found_solutions(result),
         solve_ms=float(result.timing_ms["solve"]),
-        total_ms=total_ms,
         ran_on=f"{result.engine} engine on {result.device}, over HTTP",
     )
 

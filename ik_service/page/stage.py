@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import viser
@@ -17,9 +17,8 @@ from ik_service.page.posed_robot import POSITION_TOLERANCE, PosedRobot, TargetSt
 GIZMO_SHARE = 0.2  # size of a gizmo over that of the robot
 GHOST_COLOR: Color = (120, 150, 190)
 GHOST_OPACITY = 0.28
-_Anchor = Literal["bottom-left", "bottom-right", "top-left", "top-right"]
-GHOST_ANCHORS: Sequence[_Anchor] = get_args(_Anchor)
-"""Corners of the labels at their places, in turn: ghosts that differ in the wrist alone have nearly one place."""
+ANCHORS: Sequence[Literal["bottom-right", "top-left"]] = ("bottom-right", "top-left")
+"""Corners of labels at their places, in turn: ghosts that differ in the wrist alone have nearly one place."""
 SPHERE_COLOR: Color = (64, 145, 220)
 SPHERE_OPACITY = 0.35
 PATH_COLOR: Color = (60, 110, 220)
@@ -27,18 +26,21 @@ SLICE_DOT = 0.3  # size of a place of a slice over the way to the next
 OBSTACLE_COLOR: Color = (205, 160, 110)
 OBSTACLE_SIZE = 0.15  # [m]
 OBSTACLES_MOST = 8
-BESIDE = np.array([[0.0, 0.35, 0.0], [0.0, -0.35, 0.0], [0.3, 0.0, -0.1], [0.0, 0.0, 0.35]])
+BESIDE = np.array([[0.0, 0.35, 0.0], [0.3, 0.0, -0.15], [0.0, 0.0, 0.35], [0.0, -0.35, 0.0]])
 """Places of new obstacles from the first target, over the size of the robot, in turn."""
 SKY_COLOR: Color = (255, 255, 255)
 EARTH_COLOR: Color = (120, 125, 138)
 LIGHT, SUN = 1.5, 1.9
 SUN_POSITION = (1.2, -1.6, 3.0)
-GRID_COLOR: Color = (150, 155, 164)  # seen on white and on black
+SKIES = {False: ((218, 227, 238), (255, 255, 255)), True: ((44, 52, 64), (14, 17, 22))}
+"""Colors of the background at the top and at the bottom, by whether it is dark."""
+GRID_COLORS: Mapping[bool, Color] = {False: (186, 192, 201), True: (74, 83, 97)}
+SKY_ROWS = 128
 GRID_SHARE = 0.25  # width of a cell over the size of the robot
 SHADOW = 0.22
-VIEW = (1.15, -0.95, 0.55)  # from the middle of the robot to the camera, over the size of the robot
+VIEW = (0.95, -0.8, 0.45)  # from the middle of the robot to the camera, over the size of the robot
 PHONE = 0.8  # width over height of the picture up to which the panel covers its lower part
-_gizmo_numbers, _turns = itertools.count(), itertools.count(1)
+_gizmo_numbers = itertools.count()
 
 
 @dataclass(eq=False)
@@ -49,11 +51,10 @@ class Obstacle:
     kind: str  # "box" or "ball"
     size: float  # side or diameter [m]
     gizmo: viser.TransformControlsHandle
-    turn: int = 0  # counts up when an obstacle is added or dragged
 
 
 class Stage:
-    """The scene: first the robot alone, for a fast first picture; `complete` adds the rest.
+    """The scene of a robot.
 
     `dragged` is called on the event loop at the start, during and at the end of a drag, with the phase name of viser.
     """
@@ -75,45 +76,44 @@ class Stage:
         self.drawing = RobotDrawing(self._scene, "/robot", posed.robot, self._parts, posed.joint_q)
         self.gizmo_size = GIZMO_SHARE * self._size / max(1.0, 0.5 * len(posed.asked)) ** 0.5  # [m]
         self.gizmos: dict[str, viser.TransformControlsHandle] = {}  # of targets, by link
-        self.spheres: RobotDrawing | None = None  # collision spheres; None while hidden
+        self.shown = dict[str, Any]()  # "spheres", "ghosts", "path" and "slice" where they are shown
         self.obstacles: list[Obstacle] = []
+        self._held: viser.TransformControlsHandle | None = None  # gizmo of the obstacle that was added or moved last
         self.miss: viser.LineSegmentsHandle | None = None
-        self._ghosts: RobotDrawing | None = None
-        self._path: viser.LineSegmentsHandle | None = None
-        self._slice: viser.PointCloudHandle | None = None
         placed = placed_bodies(posed.robot, posed.joint_q)
         points = np.concatenate([part.poses(placed)[0, :, :3] for part in self._parts])
         self._middle, low = 0.5 * (points.min(axis=0) + points.max(axis=0)), float(points[:, 2].min())
-        self._span, self._ground = float(np.linalg.norm(np.ptp(points, axis=0))), min(low, 0.0) - 1e-3 * self._size
-        self._camera = client.camera
-        self._camera.up_direction = (0.0, 0.0, 1.0)
-        self.look(1.01)
-
-    def look(self, distance: float = 1.0) -> None:
-        """Look at the robot from a multiple of the usual distance; a browser reports when the view is drawn."""
-        aspect = getattr(self._camera, "aspect", 1.0)
-        away = distance * self._span * max(1.0, 0.9 / max(aspect, 0.3))
-        middle = self._middle - (np.array([0.0, 0.0, 0.3 * away]) if aspect < PHONE else 0.0)
-        self._camera.position = middle + away * np.array(VIEW)
-        self._camera.look_at = middle  # viser moves this point with the position
-
-    def complete(self, posed: PosedRobot) -> None:
-        """Add the gizmos and the ground."""
+        self._span = float(np.linalg.norm(np.ptp(points, axis=0)))
+        self._look(client.camera)
         self.place_gizmos(posed)
-        self._scene.add_grid(
+        self._grid = self._scene.add_grid(
             "/ground",
             infinite_grid=True,
             cell_size=GRID_SHARE * self._size,
             section_size=4.0 * GRID_SHARE * self._size,
-            cell_color=GRID_COLOR,
-            section_color=GRID_COLOR,
             cell_thickness=0.6,
             section_thickness=1.0,
             fade_distance=5.0 * self._size,
             fade_from="origin",
             shadow_opacity=SHADOW,
-            position=(*self._middle[:2], self._ground),
+            position=(*self._middle[:2], min(low, 0.0) - 1e-3 * self._size),
         )
+
+    def dress(self, *, is_dark: bool) -> None:
+        """Set the colors of background and ground."""
+        top, bottom = np.array(SKIES[is_dark])
+        rows = np.linspace(top, bottom, SKY_ROWS).astype(np.uint8)
+        self._scene.set_background_image(np.tile(rows[:, None], (1, SKY_ROWS, 1)), format="png")
+        self._grid.cell_color = self._grid.section_color = GRID_COLORS[is_dark]
+
+    def _look(self, camera: viser.CameraHandle) -> None:
+        """Look at the robot; on a phone from farther away, with the robot above the sheet of the panel."""
+        aspect = getattr(camera, "aspect", 1.0)
+        away = self._span * max(1.0, 0.75 / max(aspect, 0.3))
+        middle = self._middle - (np.array([0.0, 0.0, 0.3 * away]) if aspect < PHONE else 0.0)
+        camera.up_direction = (0.0, 0.0, 1.0)
+        camera.position = middle + away * np.array(VIEW)
+        camera.look_at = middle  # viser moves this point with the position
 
     def show_target(self, target: TargetState) -> None:
         """Show the gizmo of an active target at its pose, or hide the gizmo of an inactive target."""
@@ -123,18 +123,17 @@ class Stage:
         self.gizmos[target.link].visible = target.is_on
 
     def draw(self, posed: PosedRobot, color: Color, *, met_color: Color | None = None) -> None:
-        """Draw the robot with joints and tips in a color, and lines from links to their targets.
+        """Draw the robot with joints in a color, and lines from links to their targets.
 
-        Joints and tips of islands with all targets met have `met_color`.
+        Joints of islands with all targets met have `met_color`.
         """
         colors = np.tile(np.array(color, np.uint8), (posed.robot.joint_dof_count, 1))
-        tips = np.tile(np.array(color, np.uint8), (len(posed.robot.link_names), 1))
         if met_color is not None:
-            colors[posed.met_dofs()], tips[posed.met_links()] = met_color, met_color
+            colors[posed.met_dofs()] = met_color
         colors[posed.held_dofs()] = LIMIT_COLOR
         with self._atomic():  # all parts move in one frame
             self.drawing.move(posed.joint_q)
-            self.drawing.paint(tips, colors)
+            self.drawing.paint(colors)
             self._draw_misses(posed)
             self._draw_spheres(posed)
 
@@ -153,25 +152,27 @@ class Stage:
         points = ends.astype(np.float32)
         return self._scene.add_line_segments(name, points, color, thickness=3.0, thickness_units="screen")
 
+    def _hide(self, name: str) -> None:
+        if name in self.shown:
+            self.shown.pop(name).remove()
+
     def show_spheres(self, posed: PosedRobot, *, visible: bool) -> None:
         """Show or hide the collision spheres, with the closest pair."""
-        if self.spheres is not None:
-            self.spheres.remove()
-        self.spheres = None
+        self._hide("spheres")
         if visible:
             parts = [sphere_parts(posed.robot)]
-            self.spheres = RobotDrawing(
+            self.shown["spheres"] = RobotDrawing(
                 self._scene, "/spheres", posed.robot, parts, posed.joint_q, opacity=SPHERE_OPACITY
             )
         self._draw_spheres(posed)
 
     def _draw_spheres(self, posed: PosedRobot) -> None:
-        if self.spheres is not None:
+        if "spheres" in self.shown:
             closest = posed.closest(self.objects())[0] or ()
             links = posed.robot.body_spheres.links if posed.robot.body_spheres is not None else ()
             colors = np.array([LIMIT_COLOR if link in closest else SPHERE_COLOR for link in links], np.uint8)
-            self.spheres.move(posed.joint_q)
-            self.spheres.paint(colors, colors)
+            self.shown["spheres"].move(posed.joint_q)
+            self.shown["spheres"].paint(colors)
 
     def read_gizmos(self) -> dict[str, Float64Array]:
         """Return the target poses at all visible gizmos, by link [m, xyzw], shape [7] each."""
@@ -190,30 +191,25 @@ class Stage:
 
     def show_ghosts(self, posed: PosedRobot, joint_q: NDArray[Any]) -> None:
         """Show other configurations, [n, joint_coord_count], numbered, instead of the previous ones; n may be 0."""
-        if self._ghosts is not None:
-            self._ghosts.remove()
-        self._ghosts = None
+        self._hide("ghosts")
         if len(joint_q):
-            self._ghosts = RobotDrawing(
+            self.shown["ghosts"] = RobotDrawing(
                 self._scene, "/ghosts", posed.robot, self._parts, joint_q, color=GHOST_COLOR, opacity=GHOST_OPACITY
             )
             for k, place in enumerate(_own_places(posed, joint_q)):
-                anchor = GHOST_ANCHORS[k % len(GHOST_ANCHORS)]
-                self._scene.add_label(f"/ghosts/label_{k}", str(k + 1), position=place, anchor=anchor)
+                self._scene.add_label(f"/ghosts/label_{k}", str(k + 1), position=place, anchor=ANCHORS[k % 2])
 
     def show_path(self, lines: Float64Array) -> None:
         """Show the way of targets [m], shape [pieces, 2, 3]; of no pieces, nothing."""
-        if self._path is not None:
-            self._path.remove()
-        self._path = self._lines("/path", lines, PATH_COLOR) if len(lines) else None
+        self._hide("path")
+        if len(lines):
+            self.shown["path"] = self._lines("/path", lines, PATH_COLOR)
 
     def show_slice(self, places: Float64Array, colors: NDArray[np.uint8], apart: float) -> None:
         """Show positions of a slice [m], shape [n, 3], in colors, with a spacing `apart` [m]; n may be 0."""
-        if self._slice is not None:
-            self._slice.remove()
-        self._slice = None
+        self._hide("slice")
         if len(places):
-            self._slice = self._scene.add_point_cloud(
+            self.shown["slice"] = self._scene.add_point_cloud(
                 "/slice", places.astype(np.float32), colors, point_size=SLICE_DOT * apart, point_shape="circle"
             )
 
@@ -221,18 +217,20 @@ class Stage:
         """Add a box or a ball beside the first target, up to `OBSTACLES_MOST`."""
         if len(self.obstacles) >= OBSTACLES_MOST:
             return
-        number = next(k for k in itertools.count(1) if all(one.name != f"{kind}_{k}" for one in self.obstacles))
+        names = {one.name for one in self.obstacles}
+        name = next(name for k in itertools.count(1) if (name := f"{kind}_{k}") not in names)
         place = next(iter(posed.targets.values())).pose[:3]
         place = place + self._size * BESIDE[len(self.obstacles) % len(BESIDE)]
-        pose, name = np.array([*place, 0.0, 0.0, 0.0, 1.0]), f"{kind}_{number}"
-        gizmo = self._gizmo("obstacle", pose, name, disable_rotations=kind == "ball")
-        self.obstacles.append(Obstacle(name, kind, OBSTACLE_SIZE, gizmo, next(_turns)))
+        gizmo = self._gizmo("obstacle", np.array([*place, 0.0, 0.0, 0.0, 1.0]), name, disable_rotations=kind == "ball")
+        self.obstacles.append(Obstacle(name, kind, OBSTACLE_SIZE, gizmo))
+        self._held = gizmo
         self.size_obstacle(OBSTACLE_SIZE)
 
     @property
     def last_obstacle(self) -> Obstacle | None:
-        """The obstacle that was added or dragged last; None without obstacles."""
-        return max(self.obstacles, key=lambda one: one.turn, default=None)
+        """The obstacle that was added or moved last; None without obstacles."""
+        held = [one for one in self.obstacles if one.gizmo is self._held]
+        return next(reversed([*self.obstacles, *held]), None)
 
     def size_obstacle(self, size: float) -> None:
         """Give the last obstacle a size [m]."""
@@ -278,8 +276,7 @@ class Stage:
         self._scene.add_label(f"{name}/label", label, anchor="bottom-left")
 
         async def moved(event: viser.TransformControlsEvent) -> None:
-            for one in self.obstacles:
-                one.turn = next(_turns) if one.gizmo is gizmo else one.turn
+            self._held = gizmo if kind == "obstacle" else self._held
             if kind == "target" or event.phase == "update":  # only drags of targets can be undone
                 self._dragged(event.phase)
 

@@ -1,7 +1,7 @@
 """View of one browser: robot, panel, and the notice of pending answers.
 
-A worker thread of the page runs the actions of the visitor. During a solve and between actions, another thread may show
-the waiting time, and remove the color of the previous result.
+A worker thread of the page runs the actions of the visitor. While the worker waits for an answer, and between actions,
+another thread may show the waiting time, and remove the color of the previous result.
 """
 
 import contextlib
@@ -13,86 +13,118 @@ import viser
 
 from ik_service.page import actions, words
 from ik_service.page.actions import ActionQueue
+from ik_service.page.drawn_path import DrawnPath
 from ik_service.page.geometry import Color
-from ik_service.page.panel import NO_SLICE, Panel
+from ik_service.page.local_solving import LocalSolving
+from ik_service.page.panel import Panel
 from ik_service.page.posed_robot import PosedRobot
-from ik_service.page.questions import Solving
+from ik_service.page.questions import Question
+from ik_service.page.request_texts import request_html
 from ik_service.page.stage import Stage
 
 OFF = {"collision": "off"}
 
 
 class View:
-    """A view of a robot; `wake` is called when an action is added."""
+    """A view of a robot; `wake` is called when an action is added, `dragged` with each phase of a drag."""
 
     posed: PosedRobot
     stage: Stage
-    panel: Panel  # missing until the robot is drawn (`is_complete`)
-    is_complete = is_gone = False  # whether all is drawn, and whether the browser has left
+    panel: Panel
+    is_gone = False  # whether the browser has left
     trouble = ""  # reason why there is no answer; empty otherwise
-    _status: viser.GuiHtmlHandle
+    question: Question | None = None  # the last question; None before the first
+    _path: DrawnPath
 
-    def __init__(self, client: viser.ClientHandle, solving: Solving, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        client: viser.ClientHandle,
+        solving: LocalSolving,
+        wake: Callable[[], None],
+        dragged: Callable[[str], None],
+        *,
+        is_dark: bool,
+    ) -> None:
         self.client, self._solving, self._actions = client, solving, ActionQueue(wake, self._tell)
-        self._telling, self._color, self._is_first = threading.Lock(), words.BY_HAND, False
-        self._is_still, self._is_told = True, False  # no thread works on the scene; the wait for answers is shown
+        self.enqueue = self._actions.add  # on any thread
+        self._dragged, self._names, self._is_dark = dragged, list(solving.robots), is_dark
+        self._drawing = threading.Lock()  # held while scene and panel change, free while an answer is awaited
+        self._painted, self._is_told = words.BY_HAND, False  # the status says that an answer is awaited
+
+    def _show(self, name: str) -> None:
+        """Show a robot from the beginning: its scene and the panel."""
+        with self._asking():
+            robot = self._solving.robot(name)
+        self.posed, self.question = PosedRobot(name, robot), None
+        with self.client.atomic():
+            self.client.gui.reset()
+            self.client.gui.add_html(words.page_html(self.client.client_id))
+            status = self.client.gui.add_html(words.waiting_html(self.posed, 0.0))
+            self._is_told = True
+            self.client.gui.main_panel.dock_right()
+            self.stage = Stage(self.client, self.posed, self._solving.bodies(name), self._dragged)
+            self._dress()
+            self.panel = Panel(self.client.gui, self._names, self.posed, self.enqueue, status)
+            self.panel.show_posed(self.posed)
+            self._paint(words.BY_HAND)
+        self.client.flush()
+
+    def _dress(self) -> None:
+        """Set the theme of the page, without links to other hosts."""
+        self.client.gui.configure_theme(
+            dark_mode=self._is_dark, control_width="large", show_logo=False, show_share_button=False
+        )
+        self.stage.dress(is_dark=self._is_dark)
 
     def _tell(self) -> bool:
         """Show for how long answers have been awaited, and nothing of earlier answers; return whether to go on."""
-        with self._telling, contextlib.suppress(RuntimeError):  # viser's, where the browser has just gone
-            awaited = self._actions.awaited()
-            seconds = max(awaited.values(), default=0.0)
+        with self._drawing, contextlib.suppress(RuntimeError):  # viser's, where the browser has just gone
+            seconds = self._actions.waited_s()
             if seconds >= actions.SLOW_S and not self.is_gone:
-                why = self._solving.compiling or (words.COMPILING if self._is_first else "")
-                why = self.trouble if self.trouble and "again" in awaited else why
                 self._is_told = True
-                if self._is_still:
-                    self._take_away()
-                self._status.content = words.waiting_html(self.posed, seconds, [why])
+                self._paint(words.BY_HAND)
+                self.panel.status.content = words.waiting_html(self.posed, seconds, self._solving.compiling)
                 self.client.flush()
         return not self.is_gone
-
-    def _take_away(self) -> None:
-        """Remove earlier results, and disable the buttons of pending actions."""
-        self._paint(words.BY_HAND)
-        if self.is_complete:
-            self.panel.show_awaited(self._actions.awaited())
-        self.client.flush()
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[None]:
         """Wait for an answer in this context: meanwhile the worker thread does not touch the scene."""
-        with self._telling:
-            was_still, self._is_still = self._is_still, True
-            if self._is_told:
-                self._take_away()
+        self._drawing.release()
         try:
             yield
         finally:
-            with self._telling:
-                self._is_still = was_still
+            self._drawing.acquire()
 
     def _end_wait(self) -> bool:
-        """End the wait for the taken actions; return whether a wait notice was visible until now."""
-        with self._telling, contextlib.suppress(RuntimeError):
-            self._actions.finish()
-            was_told, self._is_still = self._is_told, True
-            self._is_told = was_told and bool(self._actions.awaited())
-            if was_told and self.is_complete and not self._is_told:
-                self.panel.show_awaited(())
-                self._paint(self._color)
+        """End the wait for the taken actions; return whether a notice was visible until now."""
+        self._actions.finish()
+        was_told = self._is_told
+        self._is_told = was_told and self._actions.waited_s() > 0.0
         return was_told and not self._is_told
 
-    def _draw(self, color: Color = words.BY_HAND) -> None:
-        """Draw the robot in a color, and schedule the matching slice."""
-        self._color = color
-        self._paint(color)
-        if self.is_complete and self.panel.plane.value != NO_SLICE:
-            self._actions.add_once(actions.SLICE_S, "slice")
+    def _draw(self) -> None:
+        """Draw the robot in the color of its status."""
+        self._paint(words.heading(self.posed, self.trouble, self._watched())[1], moves=True)
 
-    def _paint(self, color: Color) -> None:
-        met = words.GOOD if color in (words.FAR_COLOR, words.HELD) else None
-        self.stage.draw(self.posed, color, met_color=met)
+    def _paint(self, color: Color, *, moves: bool = False) -> None:
+        if moves or color != self._painted:
+            met = words.GOOD if color in (words.FAR_COLOR, words.HELD) else None
+            self.stage.draw(self.posed, color, met_color=met)
+        self._painted = color
+
+    def _refresh(self) -> None:
+        """Bring the panel up to date."""
+        if not self._is_told:
+            self.panel.status.content = words.status_html(
+                self.posed, self.trouble, keeps_branch=not self.panel.any_branch.value, objects=self._watched()
+            )
+        self.panel.path.content = words.path_html(len(self._path), self._path.followed)
+        self.panel.show_posed(self.posed)
+        self.panel.show_size(self.stage.last_obstacle)
+        if self.question is not None:
+            self.panel.request.content = request_html(self.question, self._solving)
+        self.client.flush()
 
     def _given(self) -> dict[str, Any]:
         """Return the options of the panel, and the obstacles."""

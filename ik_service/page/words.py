@@ -3,17 +3,18 @@
 Names come from robot files, so all names are escaped in HTML.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
+from ik_service.motion.result import PathResult
 from ik_service.page.drawn_path import WAYPOINTS_MOST
 from ik_service.page.geometry import Color
 from ik_service.page.posed_robot import ORIENTATION_TOLERANCE, POSITION_TOLERANCE, PosedRobot
-from ik_service.page.questions import Answer, Followed
+from ik_service.page.questions import Answer
 
 GOOD: Color = (34, 160, 90)
 FAR_COLOR: Color = (235, 150, 30)
@@ -23,8 +24,6 @@ BY_HAND: Color = (70, 130, 205)
 ELSEWHERE = "Other starts may do better: tick 'May jump to another branch'."
 UNPROVEN = "Nothing is proven: another configuration may meet the target."
 NO_MODEL = "Collision is not checked: the robot has no collision model."
-FIRST_S = 0.2  # a first solve that takes longer has loaded or compiled code [s]
-COMPILING = "The first solve of a kind: its code may have to be compiled, which takes some seconds, once."
 HEADINGS: Mapping[str, tuple[str, Color]] = {
     "converged": ("Reached", GOOD),
     "stalled": ("Not found", FAR_COLOR),
@@ -37,6 +36,7 @@ HEADINGS: Mapping[str, tuple[str, Color]] = {
     "invalid": ("Not a number", HIT),
 }
 """Heading and colour of each status; a status is `unreachable` by a proof alone."""
+UNKNOWN = "Not reached", FAR_COLOR
 BY_CONTACT = 4
 BLOCKED = "Proven: blocked"
 PROOFS: Mapping[int, str] = {
@@ -52,24 +52,29 @@ BRANCHES = (
     "Shoulder A or B: the wrist is on one side of axis 1 or on the other. "
     "Elbow, wrist A or B: bent one way or the other."
 )
-STATUS_LINES = 12
-"""Height of the status in lines, besides its targets: controls below do not move, and a longer text is scrolled."""
+STYLE = (files("ik_service.page") / "page.css").read_text()
 
 
-def scheme_html(client_id: int) -> str:
-    """Return a picture by whose address a browser tells whether its system is dark."""
+def page_html(client_id: int) -> str:
+    """Return the style of the panel, and a picture by whose address a browser tells whether its system is dark."""
     address = f"scheme/{client_id}"
     picture = f"<source media='(prefers-color-scheme: dark)' srcset='{address}/dark'><img alt='' src='{address}/light'>"
-    return f"<picture style='display:none'>{picture}</picture>"
+    return f"<style>{STYLE}</style><picture style='display:none'>{picture}</picture>"
 
 
-def heading(answer: Answer | None) -> tuple[str, Color]:
-    """Return the heading and the colour of an answer; None is a pose made by hand."""
+def heading(posed: PosedRobot, trouble: str = "", objects: Mapping[str, Any] | None = None) -> tuple[str, Color]:
+    """Return the heading and the colour of the status; arguments as in `status_html`."""
+    answer = posed.answer
+    if trouble:
+        return "No answer", BY_HAND
+    if posed.waypoint_met is not None:
+        return "On the path", GOOD if posed.waypoint_met else FAR_COLOR
     if answer is None:
-        return "Posed by hand", BY_HAND
+        is_hit = objects is not None and posed.closest(objects)[1] < 0.0
+        return ("Posed by hand, in contact", HIT) if is_hit else ("Posed by hand", BY_HAND)
     if answer.status[0] == "blocked_by_collision" and answer.proof[0] == BY_CONTACT:
         return BLOCKED, HIT
-    return HEADINGS.get(answer.status[0], (answer.status[0], FAR_COLOR))
+    return HEADINGS.get(answer.status[0], UNKNOWN)
 
 
 def status_html(
@@ -77,37 +82,19 @@ def status_html(
     trouble: str = "",
     *,
     keeps_branch: bool = False,
-    is_first: bool = False,
     objects: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the result of the last solve, or the reason of a missing answer (`trouble`).
 
-    `keeps_branch` says that the solve had only one start, `is_first` that the question was the first of its kind.
-    Obstacles are for a pose made by hand; None where contact is not checked.
+    `keeps_branch` says that the solve had only one start. Obstacles are for a pose made by hand; None where contact is
+    not checked.
     """
-    answer = posed.answer
-    words, color = ("No answer", BY_HAND) if trouble else heading(answer)
-    if posed.is_on_path and not trouble:
-        words = "On the path"
-    lines = [trouble] if trouble else []
-    if answer is not None and not trouble:
-        lines = _lines(posed, answer, is_first=is_first)
-        lines[1:1] = [] if answer.success[0] else [_proof_line(answer, keeps_branch=keeps_branch)]
-    elif not trouble and objects is not None:
-        closest, clearance = posed.closest(objects)
-        lines = _closest_lines(closest, clearance)
-        words, color = (f"{words}, in contact", HIT) if clearance < 0.0 else (words, color)
-    if posed.branch >= 0 and not trouble:
-        lines.insert(0, f"Branch: {branch_name(posed.branch)}.")
+    lines = [trouble] if trouble else _lines(posed, keeps_branch=keeps_branch, objects=objects)
     if posed.robot.collision_model is None:
         lines.append(NO_MODEL)
     rows = "".join(_error_row(target.link, *posed.error[target.link]) for target in posed.asked)
-    table = (
-        "<table style='width:100%;margin:0.4em 0;font-variant-numeric:tabular-nums'><tr><th style='text-align:left'>"
-        "target</th><th style='text-align:right'>position</th><th style='text-align:right'>rotation</th></tr>"
-        f"{rows}</table>"
-    )
-    return _status(posed, _badge(words, color) + table, lines)
+    table = f"<table><tr><th>target</th><th>position</th><th>rotation</th></tr>{rows}</table>"
+    return _status(posed, *heading(posed, trouble, objects), table, lines)
 
 
 def branch_name(branch: int) -> str:
@@ -122,103 +109,92 @@ def ghost_name(place: int, branch: int) -> str:
 
 def solutions_html(count: int, *, is_complete: bool, is_checked: bool) -> str:
     """Return how many other solutions were found, and whether they are all; `is_checked` says that contact counts."""
-    free, turns = " free of contact" if is_checked else "", ", apart from whole turns of joints"
-    if is_complete:
-        text = f"These are all other solutions{free}{turns}." if count else f"There is no other solution{free}{turns}."
-    else:
-        text = "Perhaps there are more." if count else "No other was found; perhaps there are some."
-    return block_html(text)
+    if not is_complete:
+        return block_html("Perhaps there are more." if count else "No other was found; perhaps there are some.")
+    found = "These are all other solutions" if count else "There is no other solution"
+    return block_html(f"{found}{' free of contact' if is_checked else ''}, apart from whole turns of joints.")
 
 
-def waiting_html(posed: PosedRobot, seconds: float, lines: Sequence[str]) -> str:
-    """Return the status of pending answers, with reasons for the wait; an earlier answer is not shown."""
-    return _status(posed, _badge(f"Solving ... {int(seconds)} s" if seconds >= 1.0 else "Solving ...", BY_HAND), lines)
+def waiting_html(posed: PosedRobot, seconds: float, reason: str = "") -> str:
+    """Return the status of pending answers, with a reason for the wait; an earlier answer is not shown."""
+    return _status(posed, f"Solving ... {int(seconds)} s" if seconds >= 1.0 else "Solving ...", BY_HAND, "", [reason])
 
 
-def _status(posed: PosedRobot, head: str, lines: Sequence[str]) -> str:
+def _status(posed: PosedRobot, title: str, color: Color, table: str, lines: Sequence[str]) -> str:
+    """Return a status of one height, so that controls below do not move; a sheet on a phone shows its heading."""
     said = "".join(_paragraph(line) for line in lines if line)
-    height = f"line-height:1.35;height:{STATUS_LINES + len(posed.asked)}lh;overflow-y:auto"
-    return block_html(head + said, style=height, role="status")
+    sheet = f"<style>:root{{--status:'{title}';--status-color:{_dark(color)}}}</style>"
+    text = f"{sheet}{_badge(title, color)}{table}{said}"
+    status = f"<div role='status' tabindex='0' class='ik ik-status' style='--targets:{len(posed.asked)}'>{text}</div>"
+    return f"<main><h1 class='ik-name'>{escape(posed.name)}</h1>{status}</main>"
 
 
-def block_html(content: str, *, style: str = "", role: str = "") -> str:
-    """Return HTML as a block of the panel; a block with a role can be scrolled with keys."""
-    has_role = f" role='{role}' tabindex='0'" if role else ""
-    return f"<div{has_role} style='padding:0.2em 0.8em;font-size:0.85em;{style}'>{content}</div>"
+def block_html(content: str) -> str:
+    """Return HTML as a block of the panel."""
+    return f"<div class='ik'>{content}</div>"
 
 
 def random_html(answer: Answer) -> str:
     """Return how a batch of random reachable targets was solved."""
     count, solved = len(answer.success), int(answer.success.sum())
-    others = Counter(word for word in answer.status if word != "converged")
-    rest = "; ".join(f"{HEADINGS.get(word, (word, FAR_COLOR))[0].lower()}: {k}" for word, k in others.most_common())
-    badge = _badge(f"{solved} of {count} reached", FAR_COLOR if rest else GOOD)
+    badge = _badge(f"{solved} of {count} reached", FAR_COLOR if solved < count else GOOD)
     took = f"{answer.solve_ms:.1f} ms, {1e3 * answer.solve_ms / count:.1f} µs each"
-    return block_html(badge + _paragraph(f"{100.0 * solved / count:.1f} % in {took}. {rest}"))
+    return block_html(badge + _paragraph(f"{100.0 * solved / count:.1f} % in {took}."))
 
 
-def path_html(waypoints: int, followed: Followed | None = None) -> str:
+def path_html(waypoints: int, followed: PathResult | None = None) -> str:
     """Return the text about a drawn path."""
     if followed is None:
-        count = f"{waypoints} waypoint{'' if waypoints == 1 else 's'} recorded"
-        full = ", as many as there may be" if waypoints == WAYPOINTS_MOST else ""
-        return block_html(f"{count}{full}.") if waypoints else ""
-    met, fast = int(followed.success.sum()), int(followed.is_fast.sum())
+        return block_html(f"{waypoints} of at most {WAYPOINTS_MOST} waypoints recorded.") if waypoints else ""
+    met, fast = int(followed.success.sum()), int(followed.over_velocity[1:].any(axis=1).sum())
     badge = _badge(f"{met} of {waypoints} waypoints met", GOOD if met == waypoints else FAR_COLOR)
     faster = f" Joints would go too fast to {fast}: drag slower." if fast else ""
-    took = f"{followed.solve_ms:.1f} ms" if followed.solve_ms < 1e3 else f"{1e-3 * followed.solve_ms:.1f} s"
-    moves = f"a joint moves by {followed.joint_change:.2f} rad or m at most from one to the next.{faster}"
-    return block_html(badge + _paragraph(f"{took}; {moves}"))
+    most = float(followed.joint_change[1:].max(initial=0.0))
+    return block_html(badge + _paragraph(f"From one to the next a joint moves by {most:.2f} rad or m at most.{faster}"))
 
 
-def _lines(posed: PosedRobot, answer: Answer, *, is_first: bool) -> list[str]:
-    """Return sentences about an answer; the advice comes first."""
-    lines = [] if answer.success[0] else [answer.advice]
-    held = [name for name, is_held in zip(posed.robot.dof_names, answer.active_limits[0], strict=True) if is_held]
+def _lines(posed: PosedRobot, *, keeps_branch: bool, objects: Mapping[str, Any] | None) -> list[str]:
+    """Return sentences about the configuration; the advice of an answer comes first."""
+    answer, lines = posed.answer, list[str]()
+    if answer is None:
+        return lines if objects is None else _closest_lines(*posed.closest(objects))
+    if not answer.success[0]:
+        lines += [answer.advice, PROOFS.get(int(answer.proof[0]), ELSEWHERE if keeps_branch else UNPROVEN)]
+    held = [posed.robot.dof_names[dof] for dof in np.flatnonzero(posed.held_dofs())]
     if held:
         lines.append(f"At a limit: {', '.join(held)}.")
-    lines += _closest_lines(answer.closest, float(answer.clearance[0]))
-    if is_first and answer.total_ms > 1e3 * FIRST_S:
-        return [*lines, f"{1e-3 * answer.total_ms:.1f} s in all, most of it to load or compile code, once."]
-    iterations = int(answer.iterations[0])
-    lines.append(
-        f"{answer.solve_ms:.2f} ms to solve, {answer.total_ms:.1f} ms in all, {iterations} "
-        f"iteration{'' if iterations == 1 else 's'}, {answer.ran_on}."
-    )
-    return lines
-
-
-def _proof_line(answer: Answer, *, keeps_branch: bool) -> str:
-    """Return the proof of a failure, or advice without a proof."""
-    return PROOFS.get(int(answer.proof[0]), ELSEWHERE if keeps_branch else UNPROVEN)
+    count = int(answer.iterations[0])
+    iterations = f"{count} iteration{'' if count == 1 else 's'}"
+    took = f"{answer.solve_ms:.2f} ms to solve, {iterations}, {answer.ran_on}."
+    return [*lines, *_closest_lines(answer.closest, float(answer.clearance[0])), took]
 
 
 def _closest_lines(closest: tuple[str, str] | None, clearance: float) -> list[str]:
     if closest is None or not np.isfinite(clearance):
         return []
-    apart = (
-        f"overlap by {-1e3 * clearance:.1f} mm" if clearance < 0.0 else f"are closest, {1e3 * clearance:.1f} mm apart"
-    )
-    return [f"{closest[0]} and {closest[1]} {apart}."]
+    overlap, apart = f"overlap by {-1e3 * clearance:.1f} mm", f"are closest, {1e3 * clearance:.1f} mm apart"
+    return [f"{closest[0]} and {closest[1]} {overlap if clearance < 0.0 else apart}."]
 
 
 def _error_row(link: str, position: float, orientation: float) -> str:
-    cells = [_cell(1e3 * position, "mm", position > POSITION_TOLERANCE)]
-    cells.append(_cell(float(np.degrees(orientation)), "°", orientation > ORIENTATION_TOLERANCE))
-    return f"<tr><td>{escape(link)}</td>{''.join(cells)}</tr>"
+    way = _cell(1e3 * position, "mm", position > POSITION_TOLERANCE)
+    turn = _cell(float(np.degrees(orientation)), "°", orientation > ORIENTATION_TOLERANCE)
+    return f"<tr><td>{escape(link)}</td>{way}{turn}</tr>"
 
 
 def _cell(value: float, unit: str, is_missed: bool) -> str:
     text = "free" if np.isnan(value) else f"{value:.3f} {unit}"
-    weight = "bold" if is_missed else "normal"
-    return f"<td style='text-align:right;font-weight:{weight}'>{text}</td>"
+    return f"<td>{f'<b>{text}</b>' if is_missed else text}</td>"
 
 
 def _paragraph(text: str) -> str:
-    return f"<p style='margin:0.35em 0'>{escape(text)}</p>"
+    return f"<p>{escape(text)}</p>"
 
 
 def _badge(words: str, color: Color) -> str:
-    background = ",".join(str(int(0.78 * channel)) for channel in color)  # white on it is readable
-    style = f"background:rgb({background});color:#fff;border-radius:0.4em;padding:0.15em 0.6em;font-weight:600"
-    return f"<span style='{style}'>{escape(words)}</span>"
+    return f"<span class='ik-badge' style='background:{_dark(color)}'>{escape(words)}</span>"
+
+
+def _dark(color: Color) -> str:
+    """Return a colour on which white can be read, for CSS."""
+    return f"rgb({','.join(str(int(0.78 * channel)) for channel in color)})"

@@ -9,7 +9,7 @@ import numpy as np
 import viser
 
 from ik_service.mechanism.transforms import transform_inverse, transform_multiply
-from ik_service.page.geometry import Role
+from ik_service.page.geometry import RESULT
 from ik_service.page.visitor import Visitor
 
 
@@ -29,7 +29,7 @@ def drawn_colors(drawing, dofs=None):
         tuple(color)
         for part, node in drawing._drawn
         for color in node.batched_colors[
-            (part.role == Role.JOINT) & (True if dofs is None else np.isin(part.index, dofs))
+            (part.share == RESULT) & (True if dofs is None else np.isin(part.index, dofs))
         ].tolist()
     }
 
@@ -50,21 +50,16 @@ class Guest:
     """A visitor for whom all is done at once."""
 
     def __init__(self, server, solving, robot):
-        camera = SimpleNamespace(on_update=self._look)
-        client = SimpleNamespace(
-            client_id=7, scene=server.scene, gui=server.gui, camera=camera, flush=server.flush, atomic=server.atomic
-        )
         self.waiting = queue.SimpleQueue()
-        self.visitor = Visitor(client, solving, robot, self.waiting.put)
+        self.visitor = Visitor(self.client_of(server), solving, self.waiting.put)
+        self.visitor.enter(robot)
         server.guests.append(self)
-        assert not self.visitor.is_complete  # the robot first
-        self._run(self._stands(None))
-        assert self.waiting.empty()
-        self._run(self._stands(None))  # it has been drawn
         self.work()
 
-    def _look(self, stands):
-        self._stands = stands
+    @staticmethod
+    def client_of(server):
+        names = {name: getattr(server, name) for name in ("scene", "gui", "flush", "atomic")}
+        return SimpleNamespace(client_id=7, camera=SimpleNamespace(), **names)
 
     @staticmethod
     def _run(callback):

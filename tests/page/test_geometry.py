@@ -9,8 +9,10 @@ from ik_service.mechanism.names import leaf_links
 from ik_service.mechanism.transforms import quaternion_rotate, transform_multiply
 from ik_service.page.geometry import (
     JOINT_MATERIAL,
+    MIXED,
+    OWN,
+    RESULT,
     Body,
-    Role,
     loop_rods,
     placed_bodies,
     robot_parts,
@@ -38,13 +40,13 @@ def shown(request):
 
 def test_every_part_is_shown_and_known_by_the_link_that_it_moves_with(shown):
     robot, *parts = shown
-    assert (parts[0].role == Role.JOINT).any()
-    assert (parts[0].role == Role.ROD).any()
+    assert (parts[0].share == RESULT).any()
+    assert (parts[0].share == OWN).any()
     for part in parts:
         assert np.isfinite(part.X_body).all()
         assert (part.scales > 0.0).all()
         assert part.scales.max() < 3.0 * robot_size(robot)
-        is_joint = part.role == Role.JOINT
+        is_joint = part.share == RESULT
         assert (robot.link_body[part.link[~is_joint]] == part.body[~is_joint]).all()
         turned = robot.link_body[part.link[is_joint]]
         assert (robot.joint_qd_start[turned] <= part.index[is_joint]).all()
@@ -54,8 +56,9 @@ def test_every_part_is_shown_and_known_by_the_link_that_it_moves_with(shown):
 def test_tips_are_drawn_where_links_are(shown):
     robot, _, balls = shown
     joint_q = configurations(robot)
-    tips = np.flatnonzero(balls.role == Role.TIP)
-    links = [robot.link_names[link] for link in balls.index[tips]]
+    leaves = [robot.link_index(link) for link in leaf_links(robot)]
+    tips = np.flatnonzero(np.isin(balls.link, leaves) & (balls.X_body == robot.link_X_body[balls.link]).all(axis=1))
+    links = [robot.link_names[link] for link in balls.link[tips]]
     assert set(leaf_links(robot)) <= set(links)
     drawn = balls.poses(placed_bodies(robot, joint_q))[:, tips, :3]
     assert np.abs(drawn - robot.forward_kinematics(joint_q, links).positions).max() < NEAR_M
@@ -64,7 +67,7 @@ def test_tips_are_drawn_where_links_are(shown):
 def test_every_rod_begins_and_ends_at_balls(shown):
     robot, joints, balls = shown
     bodies = placed_bodies(robot, configurations(robot))
-    rods = np.flatnonzero(joints.role == Role.ROD)
+    rods = np.flatnonzero(joints.share == OWN)
     poses, centers = joints.poses(bodies)[:, rods], balls.poses(bodies)[..., :3]
     half = 0.5 * joints.scales[rods, 2:] * np.array([0.0, 0.0, 1.0])
     for sign in (-1.0, 1.0):
@@ -77,7 +80,7 @@ def test_discs_turn_about_the_axes_of_their_joints(shown):
     robot, joints, _ = shown
     joint_q = configurations(robot, 1)
     poses = joints.poses(placed_bodies(robot, joint_q))[0]
-    discs = np.flatnonzero(joints.role == Role.JOINT)
+    discs = np.flatnonzero(joints.share == RESULT)
     kinds = robot.joint_type[np.searchsorted(robot.joint_qd_start, joints.index[discs], side="right") - 1]
     assert JointType.FLOATING not in kinds
     drawn = np.repeat(robot.joint_type != JointType.FLOATING, np.diff(robot.joint_qd_start))
@@ -155,8 +158,8 @@ def test_bodies_are_drawn_instead_of_rods_where_a_file_has_them():
     for name in ROBOTS:
         robot, bodies = load_robot(name), visible_bodies(builtin_urdf(name))
         parts = robot_parts(robot, bodies)
-        roles = {int(role) for part in parts for role in part.role}
-        assert roles == {Role.ROD, Role.JOINT}  # in their own colors, and in that of the result
+        roles = {int(role) for part in parts for role in part.share}
+        assert roles == {OWN, RESULT}  # in their own colors, and in that of the result
         drawn = {int(link) for part in parts for link in part.link}
         assert {robot.link_names[link] for link in drawn} == bodies.keys()
         for part in parts:
@@ -166,7 +169,7 @@ def test_bodies_are_drawn_instead_of_rods_where_a_file_has_them():
 def test_links_without_bodies_keep_their_rods_beside_those_with_some():
     robot = load_robot("panda")
     parts = robot_parts(robot, {"panda_link4": [Body(Sphere(0.1), "steel", (9, 9, 9))]})
-    for role in (Role.ROD, Role.LINK, Role.JOINT, Role.TIP):
-        links = {robot.link_names[k] for part in parts for k in part.link[part.role == role]}
-        assert ("panda_link4" in links) == (role in (Role.LINK, Role.JOINT))
+    for role in (OWN, MIXED, RESULT):
+        links = {robot.link_names[k] for part in parts for k in part.link[part.share == role]}
+        assert ("panda_link4" in links) == (role in (MIXED, RESULT))
         assert links

@@ -53,7 +53,7 @@ def test_the_server_refuses_other_websites():
             assert refused.value.response.status_code == 403
 
 
-def test_a_browser_tells_whether_its_system_is_dark(monkeypatch):
+def test_a_browser_tells_whether_its_system_is_dark():
     told = []
     with Page(LocalSolving("cpu"), "panda") as page:
 
@@ -62,18 +62,14 @@ def test_a_browser_tells_whether_its_system_is_dark(monkeypatch):
             with contextlib.suppress(urllib.error.HTTPError), urllib.request.urlopen(request, timeout=30.0) as reply:
                 assert reply.status == 204
 
-        tell("7/dark")
-        assert page._schemes == {}  # nobody has this number
-        monkeypatch.setattr(page._server, "get_clients", lambda: {7: None})
-        tell("7/light", FOREIGN)
-        assert page._schemes == {}
-        tell("7/dark")
-        assert page._schemes == {7: True}  # the visitor is still to come
+        tell("7/dark")  # nobody has this number
         page.visitors[7] = SimpleNamespace(enqueue=lambda *action: told.append(action), leave=list)
-        page._pass_scheme(7)
+        tell("7/light", FOREIGN)
+        assert told == []
+        tell("7/dark")
         tell("7/light")
         assert told == [("scheme", True), ("scheme", False)]
-    assert "srcset='scheme/7/dark'" in words.scheme_html(7)
+    assert "srcset='scheme/7/dark'" in words.page_html(7)
 
 
 def hear(server, message):

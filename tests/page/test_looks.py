@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from ik_service.page import words
-from ik_service.page.geometry import JOINT_MATERIAL, Role
+from ik_service.page.geometry import JOINT_MATERIAL, RESULT
 from ik_service.page.stage import BESIDE, OBSTACLES_MOST
+from ik_service.page.visitor import Visitor
 from ik_service.robots import builtin_robot_names
 from tests.page.guests import Guest, drawn_colors
 
@@ -58,11 +59,11 @@ def test_every_joint_of_a_built_in_robot_shows_the_result(server, solving, name)
     assert len(own) >= 2
     assert None not in own
     drawn = {
-        tuple(color) for part, node in drawing._drawn for color in node.batched_colors[part.role != Role.JOINT].tolist()
+        tuple(color) for part, node in drawing._drawn for color in node.batched_colors[part.share != RESULT].tolist()
     }
     assert drawn == own
     assert "Reached" in guest.status
-    shown = {int(dof) for part, _ in drawing._drawn for dof in part.index[part.role == Role.JOINT]}
+    shown = {int(dof) for part, _ in drawing._drawn for dof in part.index[part.share == RESULT]}
     slid = [coordinate for _, coordinate, _ in guest.panel.sliders]
     dofs = posed.robot.joint_qd_start[np.searchsorted(posed.robot.joint_q_start, slid)]
     unseen = {posed.robot.dof_names[dof] for dof in dofs if dof not in shown}
@@ -71,35 +72,30 @@ def test_every_joint_of_a_built_in_robot_shows_the_result(server, solving, name)
     assert drawn_colors(drawing, np.flatnonzero(~posed.held_dofs())) == {words.GOOD}
 
 
-def test_dark_is_that_of_the_system_until_the_visitor_has_chosen(server, solving):
+def test_dark_is_that_of_the_system(server, solving):
     guest = Guest(server, solving, "panda")
-    visitor = guest.visitor
     for is_dark in (True, False, True):
         guest.do("scheme", is_dark)
-        assert visitor._is_dark == guest.panel.dark.value == is_dark
+        assert guest.visitor._is_dark == is_dark
     guest.do("robot", "ur5e")
-    assert visitor._is_dark == guest.panel.dark.value is True
-    guest.panel.dark.value = False
-    guest.do("dark", False)
-    guest.do("scheme", True)
-    assert not visitor._is_dark
+    assert guest.visitor._is_dark
     assert "Reached" in guest.status
 
 
-def test_a_choice_counts_that_comes_with_the_scheme_of_the_system(guest):
-    guest.visitor.enqueue("scheme", False)
-    guest.do("dark", True)
-    assert guest.visitor._is_dark
+def test_a_page_that_is_dark_stays_dark(server, solving):
+    visitor = Visitor(Guest.client_of(server), solving, lambda _: None, is_dark=True)
+    visitor.enter("panda")
+    visitor.enqueue("scheme", False)
+    visitor.work()
+    visitor.leave()
+    assert visitor._is_dark
 
 
 def test_a_scheme_that_comes_first_does_not_keep_the_first_solve(guest):
     visitor = guest.visitor
-    visitor._show("panda")
+    guest.do("robot", "panda")
     visitor.enqueue("scheme", True)
-    guest.waiting.get().work()
-    assert visitor._is_dark
-    assert not visitor.is_complete  # the robot first
-    visitor.enqueue("rest")
+    visitor.enqueue("again")
     guest.work()
-    assert guest.panel.dark.value
+    assert visitor._is_dark
     assert "Reached" in guest.status

@@ -8,8 +8,9 @@ import pytest
 
 from ik_service.kernels.kernel_loading import KernelsFor, compiling_notice
 from ik_service.page import LocalSolving, PageError, words
+from ik_service.page.visitor import Visitor
 from tests.bounded import until
-from tests.page.guests import drawn_colors
+from tests.page.guests import Guest, drawn_colors
 
 SOLVING = "Solving ..."
 
@@ -49,27 +50,21 @@ def test_nothing_of_an_old_answer_is_shown_while_one_is_awaited(guest, monkeypat
     assert "Reached" in guest.status
     assert words.GOOD in colors(guest)
 
-    def seen():
-        button = guest.panel._buttons.get(action, (None, False))[0]
-        return words.GOOD in colors(guest), button is None or button.disabled
-
-    said = slow(guest, monkeypatch, seen)
+    said = slow(guest, monkeypatch, lambda: words.GOOD in colors(guest))
     guest.do(action, "ur5e")
     assert len(said) >= 1
-    for status, (is_green, is_busy) in said:
+    for status, is_green in said:
         assert "Reached" not in status
         assert "mm" not in status
         assert not is_green
-        assert is_busy
     assert SOLVING not in guest.status
     assert "mm" in guest.status
-    assert not any(button.disabled for button, _ in guest.panel._buttons.values())
 
 
 def test_what_was_counted_before_is_taken_away(guest, monkeypatch):
     for action, of in (("random", "random"), ("follow", "path")):
         guest.do(action)
-        assert words._badge("", words.GOOD)[:40] in getattr(guest.panel, of).content
+        assert words._dark(words.GOOD) in getattr(guest.panel, of).content
         with monkeypatch.context() as patch:
             said = slow(guest, patch, lambda of=of: getattr(guest.panel, of).content)
             guest.do(action)
@@ -99,25 +94,23 @@ def test_the_old_robot_is_not_green_while_the_next_is_read(guest, monkeypatch):
     assert "Reached" in guest.status
 
 
-def test_a_question_that_may_pass_is_asked_again_in_one_wait(guest, monkeypatch):
+def test_a_question_that_may_pass_is_asked_again(guest, monkeypatch):
     fails = [lambda: (_ for _ in ()).throw(PageError("The service <compiles>.", may_pass=True))]
     slow(guest, monkeypatch, lambda: fails and next(fails.pop()()))
     guest.do("solutions")
-    assert SOLVING in guest.status
-    until(lambda: "The service &lt;compiles&gt;." in guest.status)
-    assert guest.panel.others.disabled
+    assert "The service &lt;compiles&gt;." in guest.status
+    assert "Reached" not in guest.status
     assert guest.panel.found.content == ""
-    until(lambda: guest.work() or SOLVING not in guest.status)
-    assert guest.panel.found.content
+    until(lambda: guest.work() or guest.panel.found.content)
     assert len(guest.visitor.others)
     assert "Reached" in guest.status
-    assert not guest.panel.others.disabled
 
 
 def test_the_status_has_one_height(guest):
-    waiting = words.waiting_html(guest.posed, 2.0, ["A long reason."] * 30)
-    heights = [re.search(r"height:\w+;overflow-y:auto", text)[0] for text in (guest.status, waiting)]
-    assert heights[0] == heights[1]
+    waiting = words.waiting_html(guest.posed, 2.0, "A long reason." * 30)
+    heights = [re.search(r"--targets:\d+", text)[0] for text in (guest.status, waiting)]
+    assert heights[0] == heights[1] == "--targets:1"
+    assert "height: calc((12 + var(--targets)) * 1lh)" in words.STYLE
 
 
 def test_a_question_without_an_answer_ends_the_wait(guest, monkeypatch):
@@ -129,8 +122,7 @@ def test_a_question_without_an_answer_ends_the_wait(guest, monkeypatch):
     guest.do("solutions")
     assert "The service &lt;rests&gt;." in guest.status
     assert SOLVING not in guest.status
-    assert not guest.panel.others.disabled
-    assert words.GOOD in colors(guest)  # the robot stands as it stood
+    assert words.GOOD not in colors(guest)
 
 
 def test_who_waits_for_another_visitor_is_told(guest):
@@ -152,35 +144,33 @@ def test_a_target_that_comes_during_a_slow_answer_is_not_said_to_be_reached(gues
     assert "Reached" in guest.status
 
 
-def test_the_first_visitor_is_told_before_there_is_a_panel(guest):
-    visitor = guest.visitor
-    visitor._show("panda")
-    visitor.enqueue("rest")
-    until(lambda: visitor._status is not None and SOLVING in visitor._status.content)
-    told = visitor._status
-    guest.work()
-    assert guest.panel.status is told
-    assert "Reached" in told.content
+def test_a_robot_that_nothing_has_been_solved_for_is_not_said_to_be_anywhere(server, solving):
+    visitor = Visitor(Guest.client_of(server), solving, lambda _: None)
+    visitor.enter("panda")
+    assert SOLVING in visitor.panel.status.content
+    assert words.GOOD not in drawn_colors(visitor.stage.drawing)
+    visitor.work()
+    assert "Reached" in visitor.panel.status.content
+    visitor.leave()
 
 
 def test_the_wait_has_seconds_and_the_reason(guest, monkeypatch):
     visitor = guest.visitor
-    assert "Solving ... 3 s" in words.waiting_html(guest.posed, 3.9, [])
-    assert f"{SOLVING}<" in words.waiting_html(guest.posed, 0.9, [])
+    assert "Solving ... 3 s" in words.waiting_html(guest.posed, 3.9)
+    assert f"{SOLVING}<" in words.waiting_html(guest.posed, 0.9)
 
     def compiles():
         monkeypatch.setattr(visitor._solving, "compiling", "Compiling code for <panda>.")
         until(lambda: "Compiling code for &lt;panda&gt;." in guest.status)
 
-    said = slow(guest, monkeypatch, compiles)
+    slow(guest, monkeypatch, compiles)
     guest.do("box")
-    assert words.COMPILING in said[0][0]
     assert "Compiling" not in guest.status
 
 
 @pytest.mark.parametrize("content", [b"<robot", b"<mujoco/>", b" " * 1_000_001])
 def test_a_failed_upload_is_never_said_to_be_reached(guest, content):
-    button, is_good = guest.panel.robot, words._badge("", words.GOOD)[:40]
+    button, is_good = guest.panel.robot, words._dark(words.GOOD)
     assert is_good in guest.status
     guest.do("file", SimpleNamespace(name="mine.urdf", content=content))
     assert button is guest.panel.robot  # the robot before stays
@@ -188,6 +178,7 @@ def test_a_failed_upload_is_never_said_to_be_reached(guest, content):
         assert "No answer" in guest.status
         assert is_good not in guest.status
         assert "Reached" not in guest.status
+        assert words.GOOD not in colors(guest)
         guest.do("grab")
     guest.do("branch")
     assert "Reached" in guest.status

@@ -9,7 +9,7 @@ import pytest
 from ik_service.mechanism.transforms import quaternion_from_rpy
 from ik_service.page import Page, PageError, words
 from ik_service.page.drawing import LIMIT_COLOR
-from ik_service.page.panel import HERE, NO_OTHER
+from ik_service.page.panel import HERE
 from ik_service.page.questions import ROTATIONS
 from ik_service.page.stage import pose_of
 from ik_service.robots import builtin_urdf
@@ -30,7 +30,6 @@ def test_the_drawn_hand_follows_its_target(guest):
     assert "Reached" in guest.status
     assert guest.stage.miss is None
     assert 3 <= visitor.solves <= 7  # up to three on the way to each place
-    assert len(visitor.latencies) == 2
 
 
 def test_a_target_out_of_reach_is_said_and_drawn(guest):
@@ -99,20 +98,20 @@ def test_other_solutions_are_ghosts_to_be_taken(guest):
     guest.do("solutions")
     count = len(visitor.others)
     assert count >= 2
-    assert guest.stage._ghosts is not None
+    assert guest.stage.shown.get("ghosts") is not None
     assert len(guest.panel.solution.options) == count + 1
     assert "Perhaps there are more" in guest.panel.found.content
     taken, target = visitor.others[1].copy(), pose_of(guest.stage.gizmos["panda_hand"])
     guest.click(guest.panel.solution, "ghost 2")
     assert np.abs(guest.posed.joint_q - taken).max() < 1e-3
     assert np.abs(pose_of(guest.stage.gizmos["panda_hand"])[:3] - target[:3]).max() < 1e-3
-    assert guest.stage._ghosts is None
+    assert guest.stage.shown.get("ghosts") is None
     assert guest.panel.solution.disabled
     guest.do("solutions")
     assert len(visitor.others) >= 2
     guest.drag("panda_hand", [0.0, 0.01, 0.0])  # they were of another target
     assert len(visitor.others) == 0
-    assert guest.stage._ghosts is None
+    assert guest.stage.shown.get("ghosts") is None
 
 
 def test_all_branches_of_an_arm_are_named(server, solving):
@@ -127,13 +126,11 @@ def test_all_branches_of_an_arm_are_named(server, solving):
     assert all(name.endswith(words.branch_name(branch)) for name, branch in zip(names, branches, strict=True))
     numbers = [node for node in guest.visitor.client.scene._handle_from_node_name if "label" in node]
     assert len({*numbers} - nodes) == len(names)
-    said = f"Branch: {words.branch_name(branches[2])}."
+    taken = guest.visitor.others[2]
     guest.click(guest.panel.solution, names[2])
     assert "Reached" in guest.status  # solved again from there
-    assert said in guest.status
+    assert np.abs(guest.posed.joint_q - taken).max() < 1e-3
     assert set(guest.visitor.client.scene._handle_from_node_name) == nodes
-    guest.drag("tool0", [0.0, 0.0, 0.05])
-    assert "Branch:" not in guest.status
 
 
 def test_a_bit_of_a_branch_is_a_letter():
@@ -145,7 +142,7 @@ def test_a_bit_of_a_branch_is_a_letter():
 def test_spheres_and_an_obstacle(guest):
     visitor = guest.visitor
     guest.click(guest.panel.spheres, True)
-    spheres = guest.stage.spheres
+    spheres = guest.stage.shown["spheres"]
     joint_q, of_body = guest.posed.joint_q, guest.posed.robot.body_spheres
     marked = (spheres._drawn[0][1].batched_colors == LIMIT_COLOR).all(axis=1)
     closest = guest.posed.robot.collision(joint_q).closest_pairs[0]
@@ -213,11 +210,8 @@ def test_an_arm_that_is_where_it_should_be_keeps_its_colour(server, solving):
     assert not posed.answer.success[0]
     right = np.array([name.startswith("right") for name in posed.robot.dof_names])
     np.testing.assert_array_equal(posed.met_dofs(), right)
-    hands = {posed.robot.link_names[k] for k in np.flatnonzero(posed.met_links())}
-    assert "right_panda_hand" in hands
-    assert "left_panda_hand" not in hands
     is_held = posed.held_dofs()
-    for side, color in ((right, words.GOOD), (~right, words.heading(posed.answer)[1])):
+    for side, color in ((right, words.GOOD), (~right, words.heading(posed)[1])):
         assert drawn_colors(guest.stage.drawing, np.flatnonzero(side & ~is_held)) == {color}
     assert escape(words.PROOFS[1]) in guest.status
 
@@ -233,9 +227,8 @@ def test_joints_that_a_hand_puts_at_a_limit_are_told(guest):
 def test_no_other_solution_is_said(guest):
     for is_complete, said in ((False, "No other was found; perhaps"), (True, "There is no other solution")):
         guest.panel.show_solutions([], is_complete=is_complete)
-        assert guest.panel.solution.value == NO_OTHER
+        assert guest.panel.solution.disabled
         assert said in guest.panel.found.content
-    guest.do("pick", NO_OTHER)
     guest.panel.show_solutions([])
     assert (guest.panel.solution.value, guest.panel.found.content) == (HERE, "")
 

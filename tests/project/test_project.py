@@ -50,7 +50,7 @@ FURTHER_IMPORTS = {
     "ik_service.torch": "torch",
     "ik_service.jax": "jax",
     "ik_service.client": "httpx2 msgpack websockets",
-    "ik_service.page": "viser",
+    "ik_service.page": "trimesh viser",
     "ik_service.integrations": "ray pyarrow fastapi starlette orjson",  # it runs the service and its solver on Ray
     "ik_service.integrations.ros": "rclpy geometry_msgs moveit_msgs sensor_msgs std_msgs trajectory_msgs",
     "ik_service.cli": "typer rich orjson fastapi uvicorn",  # it starts the service
@@ -216,7 +216,8 @@ def test_built_package_holds_all_sources_and_nothing_else(wheel):
     templates = {str(file.relative_to(ROOT)) for file in files_like("ik_service/*.in")}
     typed = {"ik_service/py.typed", "objectives/py.typed"}
     robots = {str(file.relative_to(ROOT)) for file in files_like("ik_service/robots/builtin/*")}
-    robots |= {"ik_service/page/first_poses.json"}
+    robots |= {"ik_service/page/first_poses.json", "ik_service/page/page.css"}
+    robots |= {str(file.relative_to(ROOT)) for file in files_like("ik_service/service/routes/first_page/*")}
     built = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert built == sources | templates | typed | robots
 

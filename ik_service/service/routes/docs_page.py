@@ -4,11 +4,16 @@ No network is needed. The files are those of the package `fastapi-offline`; its 
 """
 
 import json
+import re
+import time
+from base64 import b64encode
 from collections.abc import Mapping
 from functools import cache
+from hashlib import sha256
 from html import escape
 from importlib.metadata import version
 from importlib.resources import files
+from string import Template
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.openapi.docs import get_swagger_ui_html
@@ -18,6 +23,7 @@ from starlette.staticfiles import StaticFiles
 
 from ik_service.service.catalog.entries import ServedRobot
 from ik_service.service.codecs.media_types import prefers_page
+from ik_service.service.routes.speed import Speed
 from ik_service.service.routes.state import State
 from ik_service.service.schema.examples import SOLVE_REQUESTS
 
@@ -26,49 +32,19 @@ ASSETS_URL = "/docs/assets"
 router = APIRouter()
 
 _HTML = {"text/html": {"schema": {"type": "string"}}}
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>ik-service</title>
-<style>
-:root {{ --text: #1d2430; --soft: #4d5766; --line: #d5dae1; --ground: #fff; --code: #f2f4f7; --link: #1a5fb4 }}
-@media (prefers-color-scheme: dark) {{
-  :root {{ --text: #e8ebf0; --soft: #aab3c0; --line: #39424f; --ground: #14181e; --code: #1f262f; --link: #7db7ff }}
-}}
-body {{ max-width: 46rem; margin: 0 auto; padding: 1.5rem 1rem 3rem; font: 1rem/1.55 system-ui, sans-serif;
-  color: var(--text); background: var(--ground); overflow-wrap: anywhere }}
-h1 {{ margin: 0; font-size: 1.6rem }} h2 {{ margin: 2rem 0 0.5rem; font-size: 1.15rem }}
-p {{ margin: 0.4rem 0 }} .soft {{ color: var(--soft) }} a {{ color: var(--link) }}
-code, pre {{ font: 0.87rem/1.5 ui-monospace, monospace; background: var(--code); border-radius: 0.3rem }}
-code {{ padding: 0.1rem 0.3rem }} pre {{ padding: 0.8rem; white-space: pre-wrap }}
-iframe {{ width: 100%; height: 28rem; margin-top: 0.6rem; box-sizing: border-box; border: 1px solid var(--line) }}
-@media (max-width: 40rem) {{ iframe {{ display: none }} }}
-table {{ width: 100%; border-collapse: collapse }}
-th, td {{ padding: 0.3rem 0.6rem 0.3rem 0; text-align: left; vertical-align: top;
-  border-bottom: 1px solid var(--line) }}
-tr > :first-child {{ min-width: 7.5rem }} tr > :nth-child(2) {{ text-align: right; white-space: nowrap }}
-</style>
-</head>
-<body>
-<main>
-<h1>ik-service</h1>
-<p class="soft">Batched inverse kinematics, version {version}: {ready}.</p>
-<h2>Look</h2>
-<p>Drag a target, watch the robot: {live}</p>
-<p><a href="{docs}">Every route, with examples to try</a>; <a href="{openapi}">the same as OpenAPI</a>;
-<a href="{robots}">robots as JSON</a>.</p>
-<h2>Ask</h2>
-<pre tabindex="0">{curl}</pre>
-<h2>Robots</h2>
-{table}
-</main>
-</body>
-</html>
-"""
+_FOLDER = files("ik_service.service.routes") / "first_page"
+_PICTURES = _FOLDER / "pictures"
+_PAGE = Template((_FOLDER / "page.html").read_text())
+_SPEED = Template(re.findall('<div id="speed">.*?</p>', _PAGE.template, re.DOTALL)[0] + "</div>")
+_SCRIPT = re.findall("<script>(.*?)</script>", _PAGE.template, re.DOTALL)[0]
+_DIGEST = b64encode(sha256(_SCRIPT.encode()).digest()).decode()
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; img-src 'self' data:; "
+    f"connect-src 'self'; script-src 'sha256-{_DIGEST}'"
+)
+_PICTURED = frozenset(path.name.removesuffix(".webp") for path in _PICTURES.iterdir())
+_UNKNOWN = "\N{EM DASH}"
+"""In place of a number that has not been measured."""
 
 
 class Index(BaseModel):
@@ -103,8 +79,23 @@ async def index(request: Request, state: State) -> Response:
         return JSONResponse(found.model_dump(), headers={"Vary": "Accept"})
     keys = bool(state.settings.keys)
     robots = {} if keys else (await state.catalog_refresh.current()).entries
+    measured = next((name for name in (*(state.settings.warm_up_robots or ()), "panda") if name in robots), None)
+    speed = None
+    if measured is not None and state.is_ready:
+        speed = state.speed_meter.speed(measured, robots[measured].model)
     address, page_url = str(request.base_url).rstrip("/"), state.settings.page_url
-    text = _page(found, robots, address, page_url=page_url, has_keys=keys, is_ready=state.is_ready)
+    words = {
+        "prefix": prefix,
+        "version": found.version,
+        "ready": "ready" if state.is_ready else "starting: kernels are being loaded",
+        "command": f"ik-service page --url {address}",
+        "curl": _curl(address, has_keys=keys),
+        **_numbers(speed),
+    }
+    words = {name: escape(word) for name, word in words.items()}
+    if "speed" in request.query_params:
+        return HTMLResponse(_SPEED.substitute(words))
+    text = _PAGE.substitute(words, live=_live(page_url), robots=_cards(escape(prefix), robots))
     policy = _POLICY if page_url is None else f"{_POLICY}; frame-src {'/'.join(page_url.split('/')[:3])}"
     return HTMLResponse(text, headers={"Content-Security-Policy": policy, "Vary": "Accept"})
 
@@ -115,36 +106,54 @@ def _version() -> str:
     return version("ik-service")
 
 
-def _page(
-    found: Index,
-    robots: Mapping[str, ServedRobot],
-    address: str,
-    *,
-    page_url: str | None,
-    has_keys: bool,
-    is_ready: bool,
-) -> str:
-    """Return the first page: what runs here, in HTML without a script."""
-    cells = [(name, str(robot.model.active_dof_count), robot.ends) for name, robot in robots.items()]
-    rows = "".join(f"<tr><td>{'</td><td>'.join(map(escape, row))}</td></tr>" for row in cells)
-    table = f"<table><tr><th>robot</th><th>DOFs</th><th>ends</th></tr>{rows}</table>"
-    name, key = ("panda", ' -H "X-API-Key: $KEY"' if has_keys else "")
-    body = json.dumps(SOLVE_REQUESTS["one_pose"])
-    curl = f"curl -s {address}/v1/robots/{name}/solve{key} -H 'Content-Type: application/json' -d '{body}'"
-    see = f"<code>{escape(f'ik-service page --url {address}')}</code>"
-    if page_url:
-        shown = escape(page_url)
-        see = f'<a href="{shown}">the live page</a><iframe title="The live page" src="{shown}" loading="lazy"></iframe>'
-    return _PAGE.format(
-        version=escape(found.version),
-        ready="ready" if is_ready else "starting: kernels are being loaded",
-        docs=escape(found.docs),
-        openapi=escape(found.openapi),
-        robots=escape(found.robots),
-        live=see,
-        curl=escape(curl),
-        table="<p>Robots are listed to those who have an API key.</p>" if has_keys else table,
+def _curl(address: str, *, has_keys: bool) -> str:
+    """Return a request as a shell command."""
+    key, body = ' -H "X-API-Key: $KEY"' if has_keys else "", json.dumps(SOLVE_REQUESTS["one_pose"])
+    return f"curl -s {address}/v1/robots/panda/solve{key} -H 'Content-Type: application/json' -d '{body}'"
+
+
+def _numbers(speed: Speed | None) -> dict[str, str]:
+    """Return the numbers of a speed in words."""
+    if speed is None:
+        of = "Not measured yet: a service without API keys measures while it is ready and idle."
+        return {"solve_us": _UNKNOWN, "per_s": _UNKNOWN, "solved": _UNKNOWN, "measured": of}
+    seconds = round(time.monotonic() - speed.measured_at)
+    return {
+        "solve_us": f"{speed.solve_us:,.0f} µs",
+        "per_s": f"{speed.targets_per_s:,.0f}",
+        "solved": f"{100.0 * speed.solved:.1f} %",
+        "measured": f"Measured here {seconds} s ago by this service: robot {speed.robot}, device {speed.device}.",
+    }
+
+
+@cache
+def _still() -> str:
+    """Return the still picture of the page, which is part of the HTML, so that no other request comes first."""
+    light, dark = (b64encode((_PICTURES / f"{name}.webp").read_bytes()).decode() for name in ("live", "live_dark"))
+    return (
+        f'<picture><source media="(prefers-color-scheme: dark)" srcset="data:image/webp;base64,{dark}">'
+        f'<img src="data:image/webp;base64,{light}" width="1040" height="560" alt="A robot and its target"></picture>'
     )
+
+
+def _live(page_url: str | None) -> str:
+    """Return the still picture of the page, and in front of it the live page where there is one."""
+    if page_url is None:
+        return f'<div class="live">{_still()}</div>'
+    address = escape(page_url)
+    frame = f'<iframe title="The live page" src="{address}" loading="lazy"></iframe>'
+    return f'<div class="live">{_still()}{frame}</div><p><a href="{address}">Open the live page</a></p>'
+
+
+def _cards(prefix: str, robots: Mapping[str, ServedRobot]) -> str:
+    """Return a card of each robot."""
+    cards = []
+    for name, robot in robots.items():
+        source = f"{prefix}/docs/pictures/{name}.webp"
+        picture = f'<img src="{source}" width="160" height="160" loading="lazy" alt="">' if name in _PICTURED else ""
+        dofs = robot.model.active_dof_count
+        cards.append(f"<li>{picture}<h3>{escape(name)}</h3><p>{dofs} DOFs</p><p>{escape(robot.ends)}</p></li>")
+    return "".join(cards) or "<li>Robots are listed to those who have an API key.</li>"
 
 
 @router.head("/docs", include_in_schema=False)
@@ -164,4 +173,5 @@ async def docs_page() -> HTMLResponse:
 def install_docs_page(app: FastAPI) -> None:
     """Serve the page and its files; the application must have been made with `docs_url=None`."""
     app.include_router(router)
+    app.mount("/docs/pictures", StaticFiles(directory=str(_PICTURES)))
     app.mount(ASSETS_URL, StaticFiles(directory=str(files("fastapi_offline") / "static")))

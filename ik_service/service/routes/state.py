@@ -27,6 +27,7 @@ from ik_service.service.pool.side_threads import SideThreads
 from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.fair_cap import FairCap
 from ik_service.service.queue.solve_request import TimedResult
+from ik_service.service.routes.speed import SpeedMeter
 from ik_service.service.schema.examples import EXAMPLE_ROBOTS
 from ik_service.settings import ServiceSettings
 
@@ -66,7 +67,7 @@ class ServiceState:
         self.stream_cap = FairCap(settings.max_streams, "streams", "streams", is_shared=is_shared)
         self.world_catalog, self.world_refresh = world_catalog, CatalogRefresh(world_catalog)
         self.catalog_refresh = CatalogRefresh(catalog)
-        self.bridge = LoopBridge(pool)
+        self.bridge, self.speed_meter = LoopBridge(pool), SpeedMeter(pool)
         self.streams: set[Callable[[], None]] = set()  # functions that end the open streams
 
     @property
