@@ -34,7 +34,7 @@ class RobotView:
     def _draw(self, client: viser.ClientHandle) -> Stage:
         client.gui.configure_theme(show_logo=False, show_share_button=False)
         stage = Stage(client, self._posed, self._bodies, lambda _: None)
-        stage.complete(self._posed)
+        stage.dress(is_dark=False)
         stage.show_ghosts(self._posed, np.array(self._ghosts))
         stage.show_spheres(self._posed, visible=self._spheres)
         return stage

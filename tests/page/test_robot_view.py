@@ -44,16 +44,16 @@ def test_the_first_configuration_is_the_robot_and_the_others_are_ghosts(client, 
     expected = robot.forward_kinematics(joint_q, [link]).positions[:, 0]
     np.testing.assert_allclose(drawn_position(stage.drawing, link), expected[0], atol=AT)
     parts = sum(len(part.body) for part, _ in stage.drawing._drawn)
-    assert sum(len(node.batched_positions) for _, node in stage._ghosts._drawn) == 2 * parts > 0
-    assert (stage.gizmos, stage.spheres) == ({}, None)
+    assert sum(len(node.batched_positions) for _, node in stage.shown["ghosts"]._drawn) == 2 * parts > 0
+    assert (stage.gizmos, stage.shown.keys()) == ({}, {"ghosts"})
 
 
 def test_spheres_are_drawn_where_they_are_asked_for(client, view_of):
     robot = load_robot("panda")
     stage = view_of(robot, spheres=True)._draw(client)
-    ((_, node),) = stage.spheres._drawn
+    ((_, node),) = stage.shown["spheres"]._drawn
     assert len(node.batched_positions) == robot.collision_model.sphere_count
-    assert view_of(robot.with_collision_model(None), spheres=True)._draw(client).spheres is None
+    assert view_of(robot.with_collision_model(None), spheres=True)._draw(client).shown == {}
 
 
 def test_a_notebook_shows_the_page_of_the_view_and_other_websites_do_not(view_of):
