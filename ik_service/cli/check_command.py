@@ -37,7 +37,9 @@ def read_configurations(robot: RobotModel, given: Sequence[str]) -> Float64Array
         found = read_archive(str(path), ["joint_q"])[1]["joint_q"]
     else:
         found = np.array(read_numbers(robot, ",".join(given)))
-    return checked_joint_q(robot, found)
+    if not len(found := checked_joint_q(robot, found)):
+        raise InputError(f"'{path}' holds no configuration.")
+    return found
 
 
 def read_numbers(robot: RobotModel, text: str, what: str = "The configuration") -> list[float]:
@@ -89,8 +91,9 @@ def print_check(name: str, given: Sequence[str], world: Path | None) -> bool:
         table.add_row(str(row), *map(escaped, words))
     if table.row_count:
         console.print(table)
-    lines = [f"{int(within.sum())} of {len(q)} within the limits, {int((clearance > 0.0).sum())} free of contact."]
-    lines += [robot.collision_words] * (robot.collision_model is None)
+    is_checked = robot.collision_model is not None
+    free = f", {int((clearance > 0.0).sum())} free of contact" * is_checked
+    lines = [f"{int(within.sum())} of {len(q)} within the limits{free}.", *[robot.collision_words] * (not is_checked)]
     for line in (*lines, *filter(None, [degrees_hint(robot, joint_q)])):
         console.print(line, markup=False, soft_wrap=True)
     return bool(sound.all())

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from ik_service.collision.check import CollisionCheck
@@ -12,9 +13,11 @@ from ik_service.kernels.kernel_loading import KernelsFor, whom_of
 from ik_service.mechanism.configuration import checked_joint_q
 from ik_service.robots import RobotModel
 from ik_service.solver.construction import resolve_device
+from ik_service.solver.given.arrays import NUMBER_MAX
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.worlds import read_worlds
 from ik_service.solver.verdict.collision_verdict import ClearanceCheck
+from objectives.errors import InputError
 
 
 class CollisionChecker:
@@ -60,8 +63,11 @@ class CollisionChecker:
             joint_q: Configurations, shape [joint_coord_count] (then n = 1) or [n, joint_coord_count].
 
         Raises:
-            InputError: Wrong shapes, non-finite values, or a quaternion of length zero.
+            InputError: Wrong shapes, values that are not finite or above 1e9, or a quaternion of length zero.
         """
+        checked = checked_joint_q(self.robot, joint_q)
+        if np.abs(checked).max(initial=0.0) > NUMBER_MAX:
+            raise InputError(f"joint_q holds numbers above {NUMBER_MAX:g}.")
         with device_work(self.device), self._kernels:
-            found = self._check.check(checked_joint_q(self.robot, joint_q))
+            found = self._check.check(checked)
         return CollisionCheck(found["clearance"], found["closest"], self._names)

@@ -8,6 +8,7 @@ No iteration is written a second time: an attempt that ends after k iterations h
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from ik_service.compiler import IterationSource
 from ik_service.errors import EngineError
 from ik_service.kinematics.host_tangent import body_motion
 from ik_service.mechanism.transforms import Float64Array
-from ik_service.solver.arrays.branch_starts import COUNT_BITS, FIRST_AT
+from ik_service.solver.arrays.branch_starts import BRANCHES_MAX, COUNT_BITS, FIRST_AT
 from ik_service.solver.arrays.partition import Partition
 from ik_service.solver.compiled.engine import CompiledEngine
 from ik_service.solver.compiled.solutions import SolutionSelection
@@ -28,6 +29,7 @@ from ik_service.solver.lm.status import STATUS_WORDS
 from ik_service.solver.result import IKResult, ResultHead
 from ik_service.solver.second_tries.second_tries import SecondTries
 from ik_service.solver.solve import SolverCore
+from ik_service.solver.verdict.explanation import AskedSolve
 from ik_service.solver.workspace import Workspace
 from objectives import InputError
 
@@ -43,7 +45,8 @@ class SolveTrace:
     """Attempts of one problem, iteration by iteration; `print` shows the attempt that gave the answer.
 
     Entry t of an array tells of the best configuration of each attempt so far, after `steps[t]` iterations; entry 0 is
-    the start. An attempt that has ended keeps its last values.
+    the start. An attempt that has ended keeps its last values. With lower-priority rows or closed loops there is one
+    entry, the end: their attempts share their iterations out among stages.
     """
 
     problem: int  # index in its batch
@@ -115,35 +118,56 @@ class Tracing:
     def trace(self, result: IKResult, problem: int = 0, *, seeds: int | None = None) -> SolveTrace:
         """Return the attempts at one problem of a result, iteration by iteration; `print` shows why they ended.
 
-        The solver's own kernels make each attempt again, ended after 0, 1, 2, ... iterations. Second tries, such as
-        `repair`, are left out. Data of targets and objectives are those of now.
+        The solver's own kernels make each attempt again, ended after 0, 1, 2, ... iterations. The finish in float64 and
+        second tries, such as `repair`, are left out. Arrays given to the solve, and data of targets and objectives,
+        have to be as they were.
 
         Args:
             result: Answers of this solver.
             problem: Index of the problem.
-            seeds: Attempts to trace at least; None for 8. All attempts up to that of the answer are traced.
+            seeds: First attempts to trace, None for 8; the attempt of the answer comes with them.
 
         Raises:
-            InputError: There is no such problem, or the result is of a recorded solve.
+            InputError: There is no such problem, or the result is of another solver or a recorded solve.
             EngineError: The solver is staged.
         """
-        return _traced(self._solves, self._head, result, problem, seeds)
+        core, count = self._solves.core, FIRST_SEEDS if seeds is None else seeds
+        if not isinstance(core.engine, CompiledEngine):
+            raise EngineError("Only the compiled engine traces its attempts; this solver is staged.")
+        if not isinstance(result, IKResult) or result.asked is None or not _is_own(core, self._head, result):
+            raise InputError("result is no result of a solve of this solver.")
+        if isinstance(problem, bool) or not isinstance(problem, Integral) or not 0 <= problem < len(result):
+            raise InputError(f"problem is {problem!r}. Allowed: 0 to {len(result) - 1}.")
+        if isinstance(count, bool) or not isinstance(count, Integral) or count < 1:
+            raise InputError(f"seeds is {seeds!r}. Allowed: a whole number of at least 1, or None.")
+        return _traced(self._solves, core.engine, self._head, result, result.asked, int(problem), int(count))
 
 
-def _traced(solves: SecondTries, head: ResultHead, result: IKResult, problem: int, seeds: int | None) -> SolveTrace:
-    """Return the trace of a problem of a result; arguments and errors as in `Tracing.trace`."""
-    core, engine = solves.core, solves.core.engine
-    if not isinstance(engine, CompiledEngine):
-        raise EngineError("Only the compiled engine traces its attempts; this solver is staged.")
-    if result.asked is None or not 0 <= problem < len(result):
-        raise InputError(f"problem is {problem}. Allowed: a problem in a result of this solver.")
-    asked, whole = result.asked
+def _is_own(core: SolverCore, head: ResultHead, result: IKResult) -> bool:
+    """Return whether a result has the robot, order of joints, links and number of rows of a solver."""
+    links = [[target.link for target in one] for one in (result.targets, core.targets.all)]
+    robots = result.islands.robot.content_hash, core.robot.content_hash
+    names = result.coordinate_names, head.order.coordinate_names
+    rows = len(result.islands.row_labels), len(core.row_labels())
+    return all(one == other for one, other in (links, robots, names, rows))
+
+
+def _traced(
+    solves: SecondTries,
+    engine: CompiledEngine,
+    head: ResultHead,
+    result: IKResult,
+    asked_solve: AskedSolve,
+    problem: int,
+    first_seeds: int,
+) -> SolveTrace:
+    core, (asked, whole) = solves.core, asked_solve
     batch = whole.part(np.array([problem]))
     answer_seeds = result.islands.seed_index[problem, : result.islands.nisland[problem]]
-    wanted = min(FIRST_SEEDS if seeds is None else seeds, asked.search_seeds)
+    wanted, of_branches = min(first_seeds, asked.search_seeds), 1 + int(BRANCHES_MAX)
     options = replace(
         asked,
-        seeds=max(wanted, int(answer_seeds.max(initial=0)) + 1),
+        seeds=max(wanted, int(answer_seeds.max(initial=0)) + 1, min(of_branches, asked.search_seeds)),
         best_of=asked.best_of or "cost",  # makes all attempts, and keeps each
         solutions=1,
         deadline_s=None,
@@ -153,18 +177,26 @@ def _traced(solves: SecondTries, head: ResultHead, result: IKResult, problem: in
     guess = solves.opened_starts(batch, options)
     with core.data_of(batch), solves.using_targets(batch.targets):
         own, entries = batch._replace(targets=None, lines=None), list[dict[str, NDArray[Any]]]()
-        for count in range(asked.max_iterations + 1):
+        for count in (None, *range(asked.max_iterations + 1)):  # first whole attempts
             done = core.run(own, options, guess=guess, verdict=False, iterations=count)
-            assert done is not None  # the numbers were checked in the solve
+            if done is None:
+                raise InputError("The arrays given to the solve hold other numbers now.")
             selection, partition = done[0].selection, done[0].partition
             assert isinstance(selection, SolutionSelection)  # all attempts are kept
             entries.append(selection.first_attempts(OF_ATTEMPTS))
-            if count > 0 and np.array_equal(entries[-1]["iterations"], entries[-2]["iterations"]):
-                break  # every attempt ended by itself
-        sources = _sources(engine, core.work, partition)
+            if count is None:
+                sources, tree_island = _sources(engine, core.work, partition), partition.tree_island[0]
+                if any(one.program.level_norms2 for one in sources):
+                    break  # the stages of an attempt depend on the largest number of iterations
+            elif np.array_equal(entries[-1]["iterations"], entries[0]["iterations"]):
+                break
+        entries = [*entries[1:-1], entries[0]]
         has_start, branches = own.start is not None, core.work.problems.searches.branches.numpy()[0, : len(sources)]
-        origins = [_starts(options.search_seeds, int(state), has_start=has_start) for state in branches]
-        chosen = tuple(map(_answer, answer_seeds, origins, entries[-1]["rank"].T))
+    origins = [_starts(options.search_seeds, int(state), has_start=has_start) for state in branches]
+    moved, own_q = _island_coordinates(core, tree_island), head.order.coordinates_of(entries[-1]["joint_q"])
+    gaps = np.abs((own_q - result.joint_q[problem] + np.pi) % (2.0 * np.pi) - np.pi)  # modulo turns
+    of_islands = (gaps[:, head.order.coordinates_of(one[None])[0]].max(axis=1, initial=0.0) for one in moved)
+    chosen = tuple(map(_answer, answer_seeds, origins, of_islands))
     kept = sorted({*range(min(wanted, len(entries[-1]["rank"]))), *(seed for seed in chosen if seed >= 0)})
     found = {name: np.stack([one[name][kept] for one in entries]) for name in OF_ATTEMPTS}
     shape, lines = found["joint_q"].shape, found["joint_q"].reshape(-1, found["joint_q"].shape[2])
@@ -205,12 +237,18 @@ def _traced(solves: SecondTries, head: ResultHead, result: IKResult, problem: in
     )
 
 
-def _answer(seed: int, starts: tuple[str, ...], rank: NDArray[np.int64]) -> int:
-    """Return the seed of an island's answer; for -1 the best branch, -1 without any."""
-    branches = np.flatnonzero(np.array(starts[: len(rank)]) == "branch")
+def _island_coordinates(core: SolverCore, tree_island: NDArray[np.integer]) -> list[NDArray[np.bool_]]:
+    """Return the mask of each island's coordinates, from the island of each tree."""
+    island = np.append(tree_island, -1)[core.robot.trees.coordinate_treeid]  # -1: of no tree
+    return [island == k for k in range(int(tree_island.max(initial=-1)) + 1)]
+
+
+def _answer(seed: int, starts: tuple[str, ...], gap: Float64Array) -> int:
+    """Return the seed of an island's answer; for -1 the branch whose attempt is nearest, -1 without any."""
+    branches = np.flatnonzero(np.array(starts[: len(gap)]) == "branch")
     if seed >= 0 or not len(branches):
         return int(seed)
-    return int(branches[rank[branches].argmin()])
+    return int(branches[gap[branches].argmin()])
 
 
 def _sources(engine: CompiledEngine, work: Workspace, partition: Partition) -> list[IterationSource]:

@@ -65,10 +65,10 @@ def test_every_link_must_be_reached():
 
 def test_a_report_holds_every_figure(monkeypatch):
     monkeypatch.setitem(robot_bench.LATENCY_CALLS, "compiled", 20)
-    plan = BenchPlan(robot=PANDA, links=HAND, count=100, batch=30, threads=2, staged=True, repeats=3, device="cpu")
+    plan = BenchPlan(robot=PANDA, links=HAND, count=100, batch=30, threads=2, repeats=3, device="cpu")
     report = run_bench(plan)
     assert [(one.position_tolerance_m, one.orientation_tolerance_rad) for one in report.batches[:3]] == list(TOLERANCES)
-    assert [one.engine for one in report.batches] == ["compiled"] * 3 + ["staged"]
+    assert [one.engine for one in report.batches] == ["compiled"] * 3
     for one in report.batches:
         assert (one.clock, one.count) == ("cpu", 100)
         assert one.solved_share > 0.9

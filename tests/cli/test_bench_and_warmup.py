@@ -101,7 +101,7 @@ def test_warmup_for_gpus_takes_architectures_and_leaves_what_is_too_large(run, m
     monkeypatch.setattr(ThreadLaunches, "step_entries_max", 240)  # all five limbs together have 307
     report = warmed(run, "humanoid", "--device", "cuda", "--arch", "80,90")
     # Waves, what follows them, deadlines, clearances, and islands with and without a check.
-    assert asked == [(6, (80, 90))] * 5
+    assert asked == [(7, (80, 90))] * 5
     assert [one["engine"] for one in report["robots"]] == ["compiled"] * 5 + ["staged"]
     assert [one["compiled"] for one in report["robots"]] == [5] * 5 + [0]
     assert {one["device"] for one in report["robots"]} == {"sm_80, sm_90"}

@@ -41,7 +41,7 @@ def test_every_path_and_script_that_is_named_exists():
     routes = {"/health/live", "/health/ready", "/openapi.json", "/docs", "/metrics"}
     assert routes <= set(re.findall(r"`(/[a-z/.]+)`", TEXT))
     programs = re.findall(r"python -m (benchmarks\.[\w.]+)", TEXT)
-    assert len(programs) == 4
+    assert len(programs) == 1
     assert all(find_spec(program) for program in programs)
 
 

@@ -99,6 +99,7 @@ def test_a_priority_is_named_and_its_rows_have_a_norm():
     k = trace.seeds.index(trace.answer_seeds[0])
     assert trace.norms[-1, k, 0] < 1e-3 < trace.norms[-1, k, 1]
     assert np.isnan(trace.damping_factor).all()
+    assert trace.steps[:, k, 0].tolist() == [trace.iterations[k, 0]]  # one entry, the end
 
 
 def test_contact_is_named():
@@ -124,15 +125,56 @@ def test_data_of_each_problem_and_an_order_of_joints_are_kept():
         assert check(solver, result, problem)
 
 
+@pytest.mark.parametrize("best_of", [None, "nearest", "cost"])
+def test_the_branch_of_an_answer_is_found_by_its_configuration(best_of):
+    robot = load_robot("ur5e")
+    start = robot.random_joint_q(np.random.default_rng(5), 15)
+    options = {"best_of": best_of}
+    solver, result = solved(robot, "tool0", 15, initial_joint_q=start, options=options)
+    branches = np.flatnonzero(result.seed_index == -1)
+    assert len(branches) > 2
+    for problem in branches:
+        trace = solver.trace(result, problem, seeds=1)
+        k = trace.seeds.index(trace.answer_seeds[0])
+        gap = (trace.joint_q[-1, k] - result.joint_q[problem] + np.pi) % (2.0 * np.pi) - np.pi
+        assert np.abs(gap).max() < 1e-6
+        assert trace.starts[k] == ("branch",)
+
+
+@pytest.mark.parametrize(("robot", "link"), [("four_bar", "coupler"), ("delta", "platform")])
+def test_closed_loops_have_whole_attempts_alone(robot, link):
+    solver, result = solved(load_robot(robot), link, 2, scale=1.02)
+    for problem in range(2):
+        trace = solver.trace(result, problem)
+        assert len(trace.cost) == 1
+        k = trace.seeds.index(trace.answer_seeds[0])
+        assert trace.iterations[k, 0] == trace.steps[0, k, 0] == result.iterations[problem]
+        assert trace.ends[k][0] in (result.status_names[problem], "minimum", "stalled")
+
+
 def test_bad_requests_are_refused():
     solver, result = solved(bare_robot("panda"), "panda_hand", 2)
-    with pytest.raises(InputError, match="problem is 2"):
-        solver.trace(result, 2)
+    for problem in (2, -1, 1.0, True, None, "0"):
+        with pytest.raises(InputError, match=r"problem is .* Allowed: 0 to 1"):
+            solver.trace(result, problem)
+    for seeds in (0, "8", 2.5):
+        with pytest.raises(InputError, match="seeds is"):
+            solver.trace(result, seeds=seeds)
     with pytest.raises(InputError, match="Seed 99 of island 0"):
         solver.trace(result).table(99)
+    other, theirs = solved(bare_robot("ur5e"), "tool0", 2)
+    for foreign in (theirs, None, solver.solve_any([[0.4, 0.1, 0.5]])):
+        with pytest.raises(InputError, match="no result of a solve of this solver"):
+            solver.trace(foreign)
     staged = cpu_solver(bare_robot("panda"), ["panda_hand"], engine="staged")
     with pytest.raises(EngineError, match="staged"):
         staged.trace(result)
+    given = poses_of(other.robot, other.robot.mid_joint_q[None], "tool0")
+    mine = [np.array(one) for one in given]
+    own = other.solve(*mine)
+    mine[0][:] = np.nan
+    with pytest.raises(InputError, match="hold other numbers"):
+        other.trace(own)
 
 
 def test_data_of_one_solve_and_of_objectives_are_those_of_the_problem():

@@ -393,7 +393,7 @@ SolveAnswerBody: type[BaseModel] = create_model(
         "The islands of each problem, if asked for; none where nothing moves a target's link.",
     ),
     advice=_optional(list[str], "What to do about each problem, if asked for. For people; branch on `status`."),
-    trace=_optional(list[dict[str, Any]], "Attempts at the one problem by iterations, as `IKSolver.trace` has them."),
+    trace=_optional(list[dict[str, Any]], "Attempts at the one problem by iterations: fields of `SolveTrace`."),
     resolved=(Resolved, ...),
     timing_ms=(Timing, ...),
 )

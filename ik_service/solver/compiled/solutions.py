@@ -20,13 +20,13 @@ from ik_service.mechanism.coupling import complete_joint_q
 from ik_service.robots import DeviceModel
 from ik_service.solver.arrays.partition import Partition
 from ik_service.solver.arrays.problem_arrays import Problems, allocate_attempts
+from ik_service.solver.compiled.branch_verdict import keep_branches
 from ik_service.solver.compiled.solution_kernels import (
     begin_choice,
     begin_round,
     choose_branches,
     choose_next,
     end_choice,
-    keep_branches,
     keep_verified,
     take_solution,
     turn_attempts,
