@@ -45,6 +45,9 @@ class CollisionChecker:
         *,
         device: Any = "cpu",
     ) -> None:
+        if not isinstance(robot, RobotModel) or not isinstance(world, World | None):
+            got = f"{type(robot).__name__} and {type(world).__name__}"
+            raise InputError(f"robot and world must be a RobotModel and one World or None, got {got}.")
         options = SolverOptions(collision="self" if world is None else "world")
         around = read_worlds(robot, options, world, None, None, attached, 1)
         assert around is not None  # `options` ask for a check

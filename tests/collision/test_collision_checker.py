@@ -55,9 +55,16 @@ def test_what_cannot_be_checked_is_refused():
     robot = load_robot("panda")
     with pytest.raises(InputError, match="'panda' has no collision model"):
         CollisionChecker(robot.with_collision_model(None))
-    with pytest.raises(InputError, match="world must be a World or a list of them, got str"):
-        CollisionChecker(robot, "cell.json")
     with pytest.raises(UnknownNameError, match="wrist"):
         CollisionChecker(robot, attached={"rod": AttachedObject("wrist", [[0, 0, 0, 0.1]])})
     with pytest.raises(InputError, match=re.escape("joint_q has shape [6]")):
         CollisionChecker(robot).check(np.zeros(6))
+
+
+def test_what_is_no_robot_no_world_or_too_large_is_refused():
+    panda = load_robot("panda")
+    for robot, world in (("panda", None), (panda, [WORLD]), (panda, "cell.json")):
+        with pytest.raises(InputError, match="must be a RobotModel and one World or None, got"):
+            CollisionChecker(robot, world)
+    with pytest.raises(InputError, match="numbers above 1e"):
+        CollisionChecker(panda).check(1e10 * np.ones(7))
