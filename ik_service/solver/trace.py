@@ -209,7 +209,8 @@ def _traced(
     costs, steps, rank, status = (
         found[name][:, :, : len(sources)] for name in ("cost", "iterations", "rank", "status")
     )
-    touches = (rank[-1] >= IN_CONTACT) & (rank[-1] < FAILED)
+    ends = np.array(END_WORDS)[status[-1]]
+    ends = np.select([rank[-1] < IN_CONTACT, rank[-1] < FAILED], ["converged", "in_contact"], ends)
     factors = [_damping_factors(costs[:, :, k], steps[:, :, k], one) for k, one in enumerate(sources)]
 
     def of_entries(values: NDArray[Any]) -> NDArray[Any]:
@@ -223,7 +224,7 @@ def _traced(
         _labels(core, result.islands.row_labels),
         tuple(kept),
         tuple(tuple(one[seed] for one in origins) for seed in kept),
-        tuple(map(tuple, np.where(touches, "in_contact", np.array(END_WORDS)[status[-1]]).tolist())),
+        tuple(map(tuple, ends.tolist())),
         chosen,
         steps[-1],
         steps,

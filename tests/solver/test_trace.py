@@ -34,6 +34,7 @@ def check(solver, result, problem):
         if len(trace.answer_seeds) == 1:
             np.testing.assert_array_equal(*errors)
             assert (trace.active_limits[-1, k] == result.active_limits[problem]).all()
+            assert (trace.ends[k][0] == "converged") == result.success[problem]
             if trace.ends[k][0] not in ("in_contact", "minimum") and result.proof[problem] == 0:
                 assert trace.ends[k][0] == result.status_names[problem]
     if np.isfinite(trace.damping_factor).all():  # without priorities the best cost never rises
