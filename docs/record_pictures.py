@@ -30,7 +30,7 @@ HIDDEN = '[class*="Notification"] { display: none }'  # about rendering in softw
 
 
 def taken(page: Any, path: Path, size: tuple[int, int] | None = None) -> None:
-    """Write what a browser shows, as WebP."""
+    """Write the picture in a browser as WebP."""
     page.wait_for_timeout(SETTLING_MS)
     page.evaluate(TWO_FRAMES)
     picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
@@ -53,7 +53,7 @@ def take_card(page: Any, served: Page, robot: str) -> None:
 
 
 def is_quick(visitor: Visitor) -> bool:
-    """Solve again; return whether the last solve was as quick as it is once its code is loaded."""
+    """Solve again; return whether the last solve was as quick as a solve with loaded code."""
     visitor.enqueue("again")
     return visitor.posed.answer.solve_ms < QUICK_MS
 

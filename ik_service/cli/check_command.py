@@ -17,7 +17,7 @@ from ik_service.robots import RobotModel, load_robot, load_world
 from ik_service.robots.readers.fitted_spheres import named_configurations
 from objectives.errors import InputError
 
-OF_FILE = 1e-6  # distance beyond a limit that is due to the digits of a file [rad or m]
+OF_FILE = 1e-6  # distance beyond a limit caused by the digits of a file [rad or m]
 ROWS_SHOWN = 20  # configurations in a table
 
 

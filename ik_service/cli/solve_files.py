@@ -101,7 +101,7 @@ def _read_csv(path: Path, _: RobotModel) -> dict[str, Float64Array]:
 
 
 def read_csv_rows(path: Path) -> tuple[list[str], dict[int, list[str]]]:
-    """Return the header of a CSV file, and its rows by line, without blank ones; InputError if it is not CSV."""
+    """Return the header of a CSV file, and its rows by line, without blank ones; InputError for another file."""
     try:
         rows = list(csv.reader(_read_bytes(path).decode("utf-8-sig").splitlines()))
     except (UnicodeDecodeError, csv.Error) as error:

@@ -1,4 +1,4 @@
-"""Queue of a visitor's pending actions, one entry per kind, and the time that the oldest has waited."""
+"""Queue of a visitor's pending actions, one entry per kind, and the waiting time of the oldest one."""
 
 import threading
 import time
@@ -33,7 +33,7 @@ class ActionQueue:
         self._wake, self._tell, self._lock = wake, tell, threading.Lock()
         self._pending, self._ordered = dict[str, Any](), set[str]()
         self._added: float | None = None  # time at which the oldest pending action was added
-        self._taken: float | None = None  # the same of the actions that are being done
+        self._taken: float | None = None  # the same of the actions under way
         self._is_watched = False
 
     def add(self, action: str, value: Any = None) -> None:
@@ -70,7 +70,7 @@ class ActionQueue:
             self._taken = None
 
     def waited_s(self) -> float:
-        """Return the time that the oldest action has waited [s], 0 for none; what changes the view is not awaited."""
+        """Return the waiting time of the oldest action [s], 0 for none; changes of the view are not awaited."""
         with self._lock:
             since = self._taken or self._added
         return 0.0 if since is None else time.monotonic() - since

@@ -20,7 +20,7 @@ class DrawnPath:
 
     def __init__(self) -> None:
         self.followed: PathResult | None = None  # joint motion along the path; None before the solve
-        self.at: int | None = None  # the next waypoint that the robot goes to; None while it does not move
+        self.at: int | None = None  # the next waypoint of the robot; None while the robot does not move
         self._links: tuple[str, ...] = ()
         self._poses: list[Float64Array] = []
 

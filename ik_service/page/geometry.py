@@ -32,7 +32,7 @@ RAIL_SHARE = 0.1  # way of a rail to either side, over the size of the robot
 SIDES = 28  # of round meshes
 EDGE = 0.14  # radius of the edge of a cylinder, over its radius
 BOX_EDGE = 0.07  # width of the edge of a box, over its sizes
-OWN, MIXED, RESULT = 0.0, 0.3, 1.0  # share of the color of a result in that of a part
+OWN, MIXED, RESULT = 0.0, 0.3, 1.0  # share of the color of a result in the color of a part
 LEAST_SIZE = 1e-3  # size of a robot without any length [m]
 _Z_AXIS = np.array([0.0, 0.0, 1.0])
 
@@ -92,7 +92,7 @@ class Parts:
     body: NDArray[np.int64]  # body of each part, -1 for the world, shape [parts]
     X_body: Float64Array  # `T_body_part` [m, xyzw], shape [parts, 7]
     scales: Float64Array  # scale of the mesh along its axes [m], shape [parts, 3]
-    share: NDArray[np.float64]  # share of the color of the result in that of each part, shape [parts]
+    share: NDArray[np.float64]  # share of the color of the result in the color of each part, shape [parts]
     index: NDArray[np.int64]  # DOF whose result is shown, or link of a sphere; -1 for rods, shape [parts]
     link: NDArray[np.int64]  # link of each part, for a disc the link turned by the joint; -1 for spheres, shape [parts]
     color: NDArray[np.uint8]  # own color of each part, shape [parts, 3]
@@ -121,7 +121,7 @@ class _Collected:
         self._meshes, self._rows = {**_shapes()}, defaultdict[str, list[_Row]](list)
 
     def add(self, mesh: str, *row: Any) -> None:
-        """Add a part that is a copy of a mesh, by its name."""
+        """Add a part, a copy of a mesh, by the name of the mesh."""
         self._rows[mesh].append(_Row(*row))
 
     def add_cylinder(self, body: int, pose: Float64Array, radius: float, length: float, *of: Any) -> None:
@@ -196,7 +196,7 @@ def robot_parts(robot: RobotModel, bodies: Mapping[str, Sequence[Body]] | None =
 
 
 def _shown_result(robot: RobotModel, body: int, share: float) -> tuple[float, int]:
-    """Return a share and the DOF whose result is shown; parts that do not move show none."""
+    """Return a share and the DOF whose result is shown; fixed parts show none."""
     return (OWN, -1) if body < 0 or share == OWN else (share, int(robot.joint_qd_start[body]))
 
 

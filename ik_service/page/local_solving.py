@@ -35,13 +35,13 @@ class LocalSolving:
     A URDF or MJCF file is a robot beside the built-in ones.
     """
 
-    workers = 1  # threads that may call `solve` at a time
+    workers = 1  # threads calling `solve` at a time
     compiling = ""  # notice of code in compilation for an answer; empty where there is none, or compilation is unknown
     address = "http://127.0.0.1:8000"  # of a service for the same questions over HTTP
 
     def __init__(self, device: str = "auto", robot_file: str | None = None) -> None:
         self.robots = builtin_robot_names()
-        self.files = dict[str, str]()  # of robots that are not built in, by name; these names are local to the page
+        self.files = dict[str, str]()  # of uploaded robots, by name; these names are local to the page
         self._device, self._lock = device, threading.RLock()
         self._models, self._bodies = dict[str, RobotModel](), dict[str, Mapping[str, Sequence[Body]]]()
         self._solvers: OrderedDict[tuple[object, ...], IKSolver] = OrderedDict()

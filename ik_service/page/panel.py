@@ -90,7 +90,7 @@ class Panel:
             self.random = gui.add_html("")
         with tabs.add_tab("Path") as self._path_tab:
             self.record = gui.add_checkbox("Record what is dragged", False)
-            self._button("Follow the path", "follow", "Through all that was recorded, on the best branch.")
+            self._button("Follow the path", "follow", "Through all recorded waypoints, on the best branch.")
             self._button("Clear", "clear")
             self.path = gui.add_html("")
             self._plot: Any = None

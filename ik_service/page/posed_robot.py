@@ -31,7 +31,7 @@ POSITION_TOLERANCE, ORIENTATION_TOLERANCE = SolverOptions().position_tolerance, 
 FIRST: Mapping[str, Any] = json.loads((files("ik_service.page") / "first_poses.json").read_text())
 """Of built-in robots: links that have targets at first, and joints, from zero on [rad or m], if not at mid-range."""
 PLANES: Mapping[str, tuple[int, int]] = {"level": (0, 1), "upright, along x": (0, 2), "upright, along y": (1, 2)}
-"""Axes of the world that span each plane of a slice, about the robot's base, through the first active target."""
+"""Axes of the world spanning each plane of a slice, about the robot's base, through the first active target."""
 SLICE_PLACES, SLICE_WIDTH = 41, 2.2  # places along each side of a slice, and its width over the size of the robot
 LIMB_DOFS, FINGER_DOFS = 3, 4  # least DOFs that carry a hand, most DOFs of its finger
 

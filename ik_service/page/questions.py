@@ -74,9 +74,9 @@ class Answer:
 
 
 def read_answer(result: Any, names: Sequence[str], **own: Any) -> Answer:
-    """Return an answer from a result of a solver or of the client; `own` are the fields that differ between both.
+    """Return an answer from a result of a solver or of the client; `own` are the fields with different values in both.
 
-    `names` are those of the indices in `closest`.
+    `names` are the names of the indices in `closest`.
     """
     closest, found = result.closest, {"solutions": result.joint_q[:1], "branches": np.array([-1]), "is_complete": False}
     if result.solutions is not None:

@@ -84,7 +84,7 @@ def _array(values: Any) -> str:
 
 
 def _rounded(value: Any) -> Any:
-    """Return a value of a document with rounded numbers, with lists for arrays, and without what is None."""
+    """Return a value of a document with rounded numbers, with lists for arrays, and without fields of value None."""
     if isinstance(value, Mapping):
         return {name: _rounded(one) for name, one in value.items() if one is not None}
     if isinstance(value, np.ndarray | list | tuple):

@@ -18,7 +18,7 @@ from ik_service.robots import RobotModel, builtin_robot_names, builtin_urdf
 class RobotView:
     """A served drawing of a robot, until `close`; `url` is its address.
 
-    Configurations after the first are ghosts. Spheres are those for collision, the closest two links in red.
+    Configurations after the first are ghosts. Spheres are of the collision model, the closest two links in red.
     """
 
     def __init__(self, robot: RobotModel, joint_q: ArrayLike, *, spheres: bool = False) -> None:

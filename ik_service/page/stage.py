@@ -18,7 +18,7 @@ GIZMO_SHARE = 0.2  # size of a gizmo over that of the robot
 GHOST_COLOR: Color = (120, 150, 190)
 GHOST_OPACITY = 0.28
 ANCHORS: Sequence[Literal["bottom-right", "top-left"]] = ("bottom-right", "top-left")
-"""Corners of labels at their places, in turn: ghosts that differ in the wrist alone have nearly one place."""
+"""Corners of labels at their places, in turn: ghosts with different wrists alone have nearly one place."""
 SPHERE_COLOR: Color = (64, 145, 220)
 SPHERE_OPACITY = 0.35
 PATH_COLOR: Color = (60, 110, 220)
@@ -33,7 +33,7 @@ EARTH_COLOR: Color = (120, 125, 138)
 LIGHT, SUN = 1.5, 1.9
 SUN_POSITION = (1.2, -1.6, 3.0)
 SKIES = {False: ((218, 227, 238), (255, 255, 255)), True: ((44, 52, 64), (14, 17, 22))}
-"""Colors of the background at the top and at the bottom, by whether it is dark."""
+"""Colors of the background at the top and at the bottom, by light and dark."""
 GRID_COLORS: Mapping[bool, Color] = {False: (186, 192, 201), True: (74, 83, 97)}
 SKY_ROWS = 128
 GRID_SHARE = 0.25  # width of a cell over the size of the robot
@@ -78,7 +78,7 @@ class Stage:
         self.gizmos: dict[str, viser.TransformControlsHandle] = {}  # of targets, by link
         self.shown = dict[str, Any]()  # "spheres", "ghosts", "path" and "slice" where they are shown
         self.obstacles: list[Obstacle] = []
-        self._held: viser.TransformControlsHandle | None = None  # gizmo of the obstacle that was added or moved last
+        self._held: viser.TransformControlsHandle | None = None  # gizmo of the obstacle added or moved last
         self.miss: viser.LineSegmentsHandle | None = None
         placed = placed_bodies(posed.robot, posed.joint_q)
         points = np.concatenate([part.poses(placed)[0, :, :3] for part in self._parts])
@@ -228,7 +228,7 @@ class Stage:
 
     @property
     def last_obstacle(self) -> Obstacle | None:
-        """The obstacle that was added or moved last; None without obstacles."""
+        """The obstacle added or moved last; None without obstacles."""
         held = [one for one in self.obstacles if one.gizmo is self._held]
         return next(reversed([*self.obstacles, *held]), None)
 

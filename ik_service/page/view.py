@@ -49,7 +49,7 @@ class View:
         self.enqueue = self._actions.add  # on any thread
         self._dragged, self._names, self._is_dark = dragged, list(solving.robots), is_dark
         self._drawing = threading.Lock()  # held while scene and panel change, free while an answer is awaited
-        self._painted, self._is_told = words.BY_HAND, False  # the status says that an answer is awaited
+        self._painted, self._is_told = words.BY_HAND, False  # the status tells of an awaited answer
 
     def _show(self, name: str) -> None:
         """Show a robot from the beginning: its scene and the panel."""

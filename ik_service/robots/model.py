@@ -114,7 +114,7 @@ class RobotModel(CollidingRobot):
         """Draw configurations, by default `mid_joint_q`, in a browser or a notebook; needs the extra `page`.
 
         Args:
-            joint_q: Configurations; those after the first are ghosts.
+            joint_q: Configurations; all after the first are ghosts.
             spheres: Whether the spheres of the collision model are drawn, too.
 
         Returns:

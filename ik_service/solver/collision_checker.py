@@ -32,7 +32,7 @@ class CollisionChecker:
         device: A Warp device, or "auto": the first GPU, else the CPU.
 
     Raises:
-        UnknownNameError: The robot has no link that carries an object.
+        UnknownNameError: The robot has no link for an attached object.
         InputError: The robot has no collision model, or the value of an argument is not allowed.
         KernelCacheError: Compiled kernels can be neither read nor kept.
     """

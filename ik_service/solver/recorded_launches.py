@@ -77,7 +77,7 @@ class Selection(Protocol):
         """Keep solution `number` of each problem, the answer just verified, on success."""
 
     def keep_branches(self, work: Any, partition: Partition, count: int) -> None:
-        """Keep the solutions from branches of each problem that meet the target; the first one has been verified."""
+        """Keep the successful solutions from branches of each problem; the first one has been verified."""
 
 
 class PreparedSolve(NamedTuple):

@@ -3,7 +3,7 @@
     a solved problem -> all attempts, ended after 0, 1, 2, ... iterations by the solver's own kernels
     -> configurations -> errors and joints at limits by the verdict, norms of rows in float64 -> table
 
-No iteration is written a second time: an attempt that ends after k iterations holds the state of a longer attempt then.
+No iteration is written a second time: an attempt ended after k iterations holds the state of a longer attempt then.
 """
 
 from collections.abc import Sequence
@@ -34,18 +34,18 @@ from ik_service.solver.workspace import Workspace
 from objectives import InputError
 
 FIRST_SEEDS = 8
-"""First attempts of a trace, before that of the answer."""
+"""First attempts of a trace, before the attempt of the answer."""
 END_WORDS = (*STATUS_WORDS, "minimum")
 """Words of the ends of attempts, by code; at a minimum no step lowers the error."""
-OF_ATTEMPTS = "joint_q", "cost", "iterations", "status", "rank"  # arrays that a trace reads
+OF_ATTEMPTS = "joint_q", "cost", "iterations", "status", "rank"  # arrays read by a trace
 
 
 @dataclass(frozen=True, eq=False)
 class SolveTrace:
-    """Attempts of one problem, iteration by iteration; `print` shows the attempt that gave the answer.
+    """Attempts of one problem, iteration by iteration; `print` shows the attempt of the answer.
 
     Entry t of an array tells of the best configuration of each attempt so far, after `steps[t]` iterations; entry 0 is
-    the start. An attempt that has ended keeps its last values. With lower-priority rows or closed loops there is one
+    the start. An ended attempt keeps its last values. With lower-priority rows or closed loops there is one
     entry, the end: their attempts share their iterations out among stages.
     """
 
@@ -53,7 +53,7 @@ class SolveTrace:
     coordinate_names: tuple[str, ...]
     dof_names: tuple[str, ...]
     links: tuple[str, ...]  # of the targets
-    labels: tuple[str, ...]  # of targets and objectives, with the priority where it is not 0
+    labels: tuple[str, ...]  # of targets and objectives, with a priority other than 0
     seeds: tuple[int, ...]  # number of each attempt
     starts: tuple[tuple[str, ...], ...]  # of each attempt in each island: initial_joint_q, mid-range, branch or drawn
     ends: tuple[tuple[str, ...], ...]  # word for the end of each attempt in each island
@@ -282,7 +282,7 @@ def _damping_factors(cost: NDArray[np.floating], steps: NDArray[np.integer], sou
 
 
 def _labels(core: SolverCore, labels: Sequence[str]) -> tuple[str, ...]:
-    """Return a label for each target and objective, with the priority where it is not 0."""
+    """Return a label for each target and objective, with a priority other than 0."""
     rows = core.layout.rows
     of_blocks = enumerate(zip(rows.start, rows.sizes, strict=True))
     return tuple(labels[first] + " (priority 1)" * (k in rows.secondary) for k, (first, size) in of_blocks if size)

@@ -22,7 +22,7 @@ from ik_service.service.schema.limits import MAX_STREAM_MESSAGE_BYTES
 from ik_service.settings import ServiceSettings
 
 HALF_CLOSED_S = 2.0
-"""Time for the answer to a caller that has closed its side, and for a caller to see that the service has."""
+"""Time for the answer to a caller with a closed side, and for a caller to see the end of the service's side."""
 PIPELINED_MOST = 64
 """Requests that a caller may send before it has the answer to the first."""
 HTTP_SLICE_BYTES = 16 * 1024

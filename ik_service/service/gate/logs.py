@@ -33,7 +33,7 @@ _TRACE_PARENT = re.compile(
     rb"(?!ff|00.{54})[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?"
 )
 current_trace: ContextVar[Mapping[str, str]] = ContextVar("current_trace")
-"""Ids of the trace of the request that is being answered, as fields of log lines."""
+"""Ids of the trace of the request under way, as fields of log lines."""
 
 
 def trace_fields(headers: Iterable[tuple[bytes, bytes]]) -> Mapping[str, str]:

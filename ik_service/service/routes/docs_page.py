@@ -44,7 +44,7 @@ _POLICY = (
 )
 _PICTURED = frozenset(path.name.removesuffix(".webp") for path in _PICTURES.iterdir())
 _UNKNOWN = "\N{EM DASH}"
-"""In place of a number that has not been measured."""
+"""In place of an unmeasured number."""
 
 
 class Index(BaseModel):
@@ -115,7 +115,7 @@ def _curl(address: str, *, has_keys: bool) -> str:
 def _numbers(speed: Speed | None) -> dict[str, str]:
     """Return the numbers of a speed in words."""
     if speed is None:
-        of = "Not measured yet: a service without API keys measures while it is ready and idle."
+        of = "Not measured yet: only an idle service without API keys measures."
         return {"solve_us": _UNKNOWN, "per_s": _UNKNOWN, "solved": _UNKNOWN, "measured": of}
     seconds = round(time.monotonic() - speed.measured_at)
     return {
@@ -128,7 +128,7 @@ def _numbers(speed: Speed | None) -> dict[str, str]:
 
 @cache
 def _still() -> str:
-    """Return the still picture of the page, which is part of the HTML, so that no other request comes first."""
+    """Return the still picture of the page, inside the HTML, so no other request comes first."""
     light, dark = (b64encode((_PICTURES / f"{name}.webp").read_bytes()).decode() for name in ("live", "live_dark"))
     return (
         f'<picture><source media="(prefers-color-scheme: dark)" srcset="data:image/webp;base64,{dark}">'

@@ -1,4 +1,4 @@
-"""Speed of the service on its machine for the first page, measured on request, once a minute at most, while it is idle.
+"""Speed of the service on its machine for the first page: measured on request, at most once a minute, in idle times.
 
 The solver's thread solves as for every caller: one target at a time, and a batch of random reachable targets.
 """
@@ -32,7 +32,7 @@ class Speed:
     robot: str
     solve_us: float  # median time of a solve of one target [µs]
     targets_per_s: float  # targets of the batch per second
-    solved: float  # share of the batch that was solved
+    solved: float  # solved share of the batch
     device: str
     measured_at: float  # on the monotonic clock [s]
 

@@ -76,7 +76,7 @@ def keep_branches(
     kept_branch: wp.array2d[wp.int32],
     kept_joint_q: wp.array2d[float],  # [problems x solutions, joint_coord_count]
 ):
-    """Judge all solutions of each problem, and keep the ones that pass."""
+    """Judge all solutions of each problem, and keep the successful ones."""
     p = first_problem(settings, part, parts) + wp.tid()
     count = solution_count[p]
     solutions = kept_branch.shape[1]

@@ -197,7 +197,7 @@ class SolutionSelection:
         return PartLaunches([self._number.push, self._record(keep_verified, inputs), *(one.fetch for one in kept)])
 
     def keep_branches(self, work: Workspace, partition: Partition, count: int) -> None:
-        """Keep the solutions from branches of each problem that meet the target; the first one has been verified."""
+        """Keep the successful solutions from branches of each problem; the first one has been verified."""
         record = partial(self._record_branches, work, partition)
         self._keeping_branches.prepare((work, partition, *work.verified_with), self._device, record, count)()
 
