@@ -16,9 +16,9 @@ SOLVE_ACTIONS = frozenset(
 )
 """Actions that a solve of the targets completes."""
 QUESTION_ACTIONS = frozenset(("follow", "random", "solutions"))  # questions besides the solve of the targets
-VIEW_ACTIONS = frozenset(("grab", "picks", "refresh", "scheme", "spheres", "upload"))
+VIEW_ACTIONS = frozenset(("grab", "picks", "plot", "refresh", "save", "scheme", "spheres", "time", "upload"))
 """Those that change what is seen alone."""
-QUIET_ACTIONS = frozenset(("grab", "play", "refresh", "slice"))
+QUIET_ACTIONS = frozenset(("grab", "play", "plot", "refresh", "save", "slice", "time"))
 """Those after which it is still said why there was no answer."""
 
 

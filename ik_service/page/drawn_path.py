@@ -1,5 +1,6 @@
 """A path that a visitor draws by dragging targets, and the joint motion along the path."""
 
+import io
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,6 +49,16 @@ class DrawnPath:
             return np.empty((0, 2, 3))
         places = np.array(self._poses)[:, :, :3]
         return np.stack([places[:-1], places[1:]], axis=2).reshape(-1, 2, 3)
+
+    @property
+    def csv(self) -> bytes:
+        """The joint motion as CSV: time [s], coordinates [rad or m], speeds of the DOFs [rad/s or m/s]."""
+        path, text = self.followed, io.StringIO()
+        assert path is not None
+        columns = path.dt * np.arange(len(path)), path.joint_q, path.joint_qd
+        names = "time_s", *path.coordinate_names, *(f"{name}_speed" for name in path.dof_names)
+        np.savetxt(text, np.column_stack(columns), "%.9g", ",", header=",".join(names), comments="")
+        return text.getvalue().encode()
 
     def question(self, posed: PosedRobot, options: Mapping[str, Any], objects: Mapping[str, Any]) -> Question:
         """Return the waypoints as the problems of a question, from where the robot stands."""

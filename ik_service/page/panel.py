@@ -12,7 +12,9 @@ import numpy as np
 import viser
 import viser.transforms
 
-from ik_service.mechanism.transforms import Float64Array, quaternion_from_rpy
+from ik_service.mechanism.transforms import quaternion_from_rpy
+from ik_service.motion.result import PathResult
+from ik_service.page.drawn_path import WAYPOINT_S
 from ik_service.page.posed_robot import PLANES, PosedRobot, TargetState
 from ik_service.page.questions import ROTATIONS
 from ik_service.page.stage import OBSTACLE_SIZE, Obstacle
@@ -30,6 +32,7 @@ PICK = (
 )
 SPHERES = "The spheres of the collision model; the closest two links in red."
 HERE = "this one"
+JOINTS, SPEEDS = "joints", "speeds"
 
 
 class Panel:
@@ -92,6 +95,10 @@ class Panel:
             self.record = gui.add_checkbox("Record what is dragged", False)
             self._button("Follow the path", "follow", "Through all recorded waypoints, on the best branch.")
             self._button("Clear", "clear")
+            time = gui.add_slider("Time [s]", 0.0, 1.0, WAYPOINT_S, 0.0, disabled=True)
+            self.time = self._input("time", time)
+            self.plotted = self._input("plot", gui.add_dropdown("Plot", (JOINTS, SPEEDS)))
+            self._button("Save as CSV", "save", "Times, joints and speeds of the path that was followed.")
             self.path = gui.add_html("")
             self._plot: Any = None
         with tabs.add_tab("Code"):
@@ -162,25 +169,28 @@ class Panel:
         if obstacle is not None:
             self.size.value = round(1e3 * obstacle.size, 1)
 
-    def show_plot(self, posed: PosedRobot, joint_q: Float64Array, dt: float) -> None:
-        """Plot joints with sliders along a path [n, joint_coord_count], `dt` [s] apart; of no waypoints, nothing."""
+    def show_motion(self, posed: PosedRobot, path: PathResult | None) -> None:
+        """Plot positions or speeds of joints with sliders along a path; of None, remove the plot."""
         if self._plot is not None:
             self._plot.remove()
-        self._plot = None
-        if not len(joint_q):
+        self._plot, self.time.disabled = None, path is None
+        if path is None:
             return
-        names = posed.robot.coordinate_names
-        shown = self.sliders[: len(PLOT_COLORS)]
-        lines = [
-            {"label": names[coordinate], "stroke": color}
-            for (_, coordinate, _), color in zip(shown, PLOT_COLORS, strict=False)
-        ]
+        self.time.value, self.time.max = 0.0, path.dt * max(len(path) - 1, 1)
+        robot, shown = posed.robot, self.sliders[: len(PLOT_COLORS)]
+        title, columns = "Joints [° or mm]", [scale * path.joint_q[:, c] for _, c, scale in shown]
+        if self.plotted.value == SPEEDS:
+            dofs = [robot.dof_coordinate.tolist().index(c) for _, c, _ in shown]
+            title = "Speeds [°/s or mm/s]"
+            columns = [scale * path.joint_qd[:, dof] for dof, (_, _, scale) in zip(dofs, shown, strict=True)]
+        names = [robot.coordinate_names[coordinate] for _, coordinate, _ in shown]
+        lines = [{"label": name, "stroke": color} for name, color in zip(names, PLOT_COLORS, strict=False)]
         with self._path_tab:
             self._plot = self._gui.add_uplot(
-                (dt * np.arange(len(joint_q)), *(scale * joint_q[:, coordinate] for _, coordinate, scale in shown)),
+                (path.dt * np.arange(len(path)), *columns),
                 ({"label": "s"}, *lines),
                 scales={"x": {"time": False}},
-                title="Joints [° or mm] over time [s]",
+                title=f"{title} over time [s]",
                 aspect=1.4,
             )
 

@@ -177,8 +177,10 @@ class Visitor(View):
             self.stage.show_spheres(self.posed, visible=pending["spheres"])
         if "solutions" in pending:
             self._look_for_solutions()
-        if pending.keys() & {"clear", "follow", "play"}:
+        if pending.keys() & {"clear", "follow", "play", "plot", "time"}:
             self._do_path(pending)
+        if "save" in pending and self._path.followed is not None:
+            self.client.send_file_download("path.csv", self._path.csv)
         if "slice" in pending:
             self._show_slice()
         if "random" in pending:
@@ -188,21 +190,24 @@ class Visitor(View):
             self.panel.random.content = words.random_html(self._ask(self._solving.solve, question))
 
     def _do_path(self, pending: dict[str, Any]) -> None:
-        """Follow the drawn path, show its next waypoint, or delete the path."""
+        """Follow the drawn path, show its next waypoint or that of the time line, or delete the path."""
         path = self._path = DrawnPath() if "clear" in pending else self._path
         if "clear" in pending or "follow" in pending:
             path.followed = None
             self.panel.path.content = ""
-            self.panel.show_plot(self.posed, np.empty((0, 0)), WAYPOINT_S)
         if "follow" in pending and len(path):
             path.followed = self._ask(self._solving.follow, path.question(self.posed, **self._given()), WAYPOINT_S)
-            self.panel.show_plot(self.posed, path.followed.joint_q, WAYPOINT_S)
             path.at = 0
+        if pending.keys() & {"clear", "follow", "plot"}:
+            self.panel.show_motion(self.posed, path.followed)
+        plays = "time" not in pending
+        path.at = path.at if plays else min(round(pending["time"] / WAYPOINT_S), len(path) - 1)
         if path.followed is not None and path.at is not None:
             self.posed.stand(path.followed.joint_q[path.at], path.poses(path.at))
             self.posed.waypoint_met = bool(path.followed.success[path.at])
             self.stage.place_gizmos(self.posed)
-            path.at = path.at + 1 if path.at + 1 < len(path) else None
+            self.panel.time.value = WAYPOINT_S * path.at
+            path.at = path.at + 1 if plays and path.at + 1 < len(path) else None
             if path.at is not None:
                 self._actions.add_later(WAYPOINT_S, "play")
         self.stage.show_path(path.lines)

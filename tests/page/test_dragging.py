@@ -1,9 +1,9 @@
 """What a visitor sees who drags and poses by hand, without a browser."""
 
 import contextlib
+import io
 import queue
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -55,32 +55,7 @@ def test_links_that_touch_by_hand_are_named(guest):
     assert "Posed by hand" in guest.status
 
 
-def test_a_gizmo_is_never_one_of_a_robot_before(guest):
-    """A browser keeps the pose of what had the name before where the new one has none."""
-    before = guest.stage.gizmos["panda_hand"].name
-    guest.click(guest.panel.robot, "stewart")
-    assert before not in [gizmo.name for gizmo in guest.stage.gizmos.values()]
-
-
-def test_what_fails_beside_the_targets_leaves_the_robot_where_it_is_and_not_green(guest):
-    guest.drag("panda_hand", [0.0, 0.05, 0.0])
-    joint_q = guest.posed.joint_q.copy()
-    guest.do("file", SimpleNamespace(name="none.urdf", content=b"<robot"))
-    assert "none.urdf" in guest.status
-    assert drawn_colors(guest.stage.drawing) == {words.BY_HAND}
-    guest.do("picks", True)
-    assert "Reached" in guest.status
-    assert drawn_colors(guest.stage.drawing) == {words.GOOD}
-    assert np.array_equal(guest.posed.joint_q, joint_q)
-
-
-def test_a_robot_that_closes_loops_offers_no_other_solutions(server, solving):
-    guest = Guest(server, solving, "delta")
-    assert guest.panel.others.disabled
-    assert not Guest(server, solving, "panda").panel.others.disabled
-
-
-def test_a_path_that_is_dragged_is_followed_and_plotted(guest):
+def test_a_path_that_is_dragged_is_followed_plotted_and_saved(guest):
     visitor, panel = guest.visitor, guest.panel
     guest.click(panel.record, True)
     for way in np.tile([[0.0, 0.0, -0.02], [0.0, 0.02, 0.0]], (6, 1)):
@@ -102,7 +77,25 @@ def test_a_path_that_is_dragged_is_followed_and_plotted(guest):
     hands = guest.posed.robot.forward_kinematics(followed.joint_q, ["panda_hand"]).positions[:, 0]
     assert np.abs(hands[1:] - visitor._path.lines[:, 1]).max() < 1e-4
     assert [len(column) for column in panel._plot.data] == [count] * 8
+    guest.click(panel.plotted, "speeds")
+    assert np.allclose(panel._plot.data[1], np.degrees(followed.joint_qd[:, 0]))
+    assert panel.time.max == pytest.approx(followed.dt * (count - 1))
+    guest.click(panel.time, panel.time.max / 2)
+    at = round(panel.time.max / 2 / followed.dt)
+    assert np.array_equal(guest.posed.joint_q, followed.joint_q[at])
+    assert "On the path" in guest.status
+    sent = []
+    visitor.client.send_file_download = lambda *file: sent.append(file)
+    guest.do("save")
+    [(name, content)] = sent
+    table = np.genfromtxt(io.BytesIO(content), delimiter=",", names=True)
+    assert name == "path.csv"
+    assert np.allclose(table["time_s"], followed.dt * np.arange(count))
+    assert np.allclose(table["panda_joint2"], followed.joint_q[:, 1])
+    assert np.allclose(table["panda_joint2_speed"], followed.joint_qd[:, 1])
     guest.do("clear")
+    guest.click(panel.time, 0.1)  # of no path
+    assert panel.time.disabled
     assert (len(visitor._path), panel.path.content, panel._plot, guest.stage.shown.get("path")) == (0, "", None, None)
 
 
@@ -156,9 +149,7 @@ def test_an_arm_without_a_target_stays_beside_a_path_and_a_slice(server, solving
     right = guest.posed.joint_q[7:].copy()
     visitor.enqueue("follow")
     guest.until(lambda: visitor._path.followed is not None)
-    np.testing.assert_allclose(
-        visitor._path.followed.joint_q[:, 7:], np.tile(right, (len(visitor._path), 1)), atol=1e-6
-    )
+    np.testing.assert_allclose(visitor._path.followed.joint_q[:, 7:] - right, 0.0, atol=1e-6)
     question = guest.posed.slice_question("level", options={}, objects={})[0]
     np.testing.assert_allclose(solving.solve(question).joint_q[:, 7:] - right, 0.0, atol=1e-6)
 
@@ -208,6 +199,7 @@ def test_a_link_that_no_joint_moves_is_refused(guest):
 
 def test_a_link_of_a_robot_that_closes_loops_is_dragged(server, solving):
     guest = Guest(server, solving, "delta")
+    assert guest.panel.others.disabled  # no other solutions are sought
     visitor, robot = guest.visitor, guest.posed.robot
     link = robot.link_names[int(np.flatnonzero(robot.link_body == 0)[0])]
     guest.click(guest.panel.picks, True)
@@ -218,13 +210,6 @@ def test_a_link_of_a_robot_that_closes_loops_is_dragged(server, solving):
     guest.drag(link, [0.0, 0.0, 0.002])
     assert [target.link for target in visitor.question.targets] == [link]
     assert np.abs(robot.constraints.error(guest.posed.joint_q)).max() < 1e-6
-
-
-def test_without_a_target_it_is_said_that_there_is_nothing_to_solve_for(guest):
-    guest.do("target panda_hand", {"is_on": False})
-    assert "nothing to solve for" in guest.status
-    guest.do("target panda_hand", {"is_on": True})
-    assert "Reached" in guest.status
 
 
 def test_drags_are_undone_one_after_another(guest):
@@ -249,20 +234,12 @@ def test_targets_that_are_typed_or_taken_away_are_undone(guest):
     before = guest.posed.targets["panda_hand"].pose
     guest.click(guest.panel.numbers["panda_hand"][0], (0.4, 0.1, 0.5))
     guest.do("target panda_hand", {"is_on": False})
+    assert "nothing to solve for" in guest.status
     guest.do("undo")
     assert guest.stage.gizmos["panda_hand"].visible
     assert "Reached" in guest.status
     guest.do("undo")
     np.testing.assert_allclose(guest.posed.targets["panda_hand"].pose, before, atol=1e-12)
-
-
-def test_a_drag_of_an_obstacle_is_not_undone(guest):
-    guest.do("ball")
-    (ball,) = guest.stage.obstacles
-    for phase in ("start", "update", "end"):
-        guest.send(ball.gizmo, phase)
-    guest.work()
-    assert not guest.visitor._earlier
 
 
 def test_fingers_are_opened_beside_the_one_target_of_a_gripper(server, solving):
