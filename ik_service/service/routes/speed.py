@@ -15,13 +15,15 @@ from ik_service.mechanism.names import leaf_links
 from ik_service.robots import RobotModel
 from ik_service.service.pool.solver_pool import SolverPool
 from ik_service.service.queue.solve_request import SolveRequest, TimedResult
+from ik_service.solver.collision_checker import CollisionChecker
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target
-from objectives.errors import IKError
+from objectives.errors import IKError, InputError
 
 BATCH, SINGLES = 1000, 9  # targets of the batch, and solves of one target, of whose times the median counts
 FRESH_S = 60.0  # time after which the speed is measured again [s]
 PAUSE_S = 0.5  # time before a measurement, in which a browser draws the page [s]
+DRAWS = 100  # most draws of as many configurations as the batch has
 MEASURE_S = 10.0  # longest time of one solve [s]
 
 
@@ -58,7 +60,7 @@ class SpeedMeter:
     def _measure(self, name: str, robot: RobotModel) -> None:
         with suppress(IKError, TimeoutError):  # the page has no number then
             time.sleep(PAUSE_S)
-            batch = _reachable(robot)
+            batch = reachable(robot)
             singles = [self._solve(name, robot, batch, slice(k, k + 1)) for k in range(SINGLES)]
             whole = self._solve(name, robot, batch, slice(None))
             per_s, solved = 1e3 * BATCH / whole.solve_ms, float(whole.result.success.mean())
@@ -74,8 +76,19 @@ def _link(robot: RobotModel) -> str:
     return leaf_links(robot)[-1]
 
 
-def _reachable(robot: RobotModel) -> Batch:
-    """Return whole poses of the last leaf link at random configurations."""
-    joint_q = robot.random_free_joint_q(np.random.default_rng(0), BATCH)
+def reachable(robot: RobotModel) -> Batch:
+    """Return whole poses of the last leaf link at random configurations, free of contact with collision checks."""
+    rng = np.random.default_rng(0)
+    joint_q = robot.random_joint_q(rng, BATCH)
+    if robot.collision_model is not None:
+        checker, free = CollisionChecker(robot), joint_q[:0]
+        for _ in range(DRAWS):
+            free = np.concatenate([free, joint_q[checker.check(joint_q).is_free]])
+            if len(free) >= BATCH:
+                break
+            joint_q = robot.random_joint_q(rng, BATCH)
+        if not len(free):
+            raise InputError(f"{DRAWS * BATCH} random configurations of '{robot.name}' are in contact.")
+        joint_q = np.resize(free, (BATCH, robot.joint_coord_count))
     poses = robot.forward_kinematics(joint_q, [_link(robot)])
     return Batch.of([poses.positions[:, 0]], [poses.orientations_xyzw[:, 0]])

@@ -7,11 +7,13 @@ from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ik_service import load_robot
 from ik_service.service.catalog import entries
 from ik_service.service.routes import docs_page
+from ik_service.service.routes.speed import BATCH, reachable
 from ik_service.settings import ServiceSettings
 from tests.bounded import until
 from tests.service.conftest import service_of
@@ -166,3 +168,12 @@ def test_links_of_robots_are_looked_for_once(monkeypatch):
 def test_an_address_that_is_none_is_refused(address):
     with pytest.raises(ValueError, match="page_url"):
         ServiceSettings(page_url=address)
+
+
+def test_the_speed_is_measured_at_random_free_configurations():
+    panda = load_robot("panda")
+    free = panda.random_free_joint_q(np.random.default_rng(0), BATCH)
+    expected = panda.forward_kinematics(free, ["panda_hand"])
+    batch = reachable(panda)
+    assert np.array_equal(batch.positions[0], expected.positions[:, 0])
+    assert np.array_equal(batch.orientations_xyzw[0], expected.orientations_xyzw[:, 0])
