@@ -1,7 +1,11 @@
-"""`ik-service bench` and `ik-service warmup`: what they print. What warmup leaves behind: tests/solver."""
+"""`ik-service bench` and `ik-service warmup`: what they print, and what a service then need not compile."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
+import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +15,9 @@ import warp as wp
 from ik_service import builtin_robot_names, load_robot
 from ik_service.cli import robot_bench, warmup_command
 from ik_service.cli.bench_command import BAR_WIDTH
+from ik_service.cli.warmup_command import OBJECT_SUFFIXES
+from ik_service.kernels.kernel_cache import MARKS
+from ik_service.service.schema.examples import SOLVE_REQUESTS
 from ik_service.solver.compiled.island_launches import ThreadLaunches
 
 BENCH = ("bench", "panda", "--count", "50", "--repeats", "2", "--threads", "2", "--device", "cpu")
@@ -73,20 +80,27 @@ def test_warmup_leaves_out_what_other_processes_compile_meanwhile(run, monkeypat
     assert report["robots"][0]["compiled"] == 0
 
 
-def test_without_names_warmup_takes_every_robot_and_leaf(monkeypatch):
-    solved = []
+@pytest.fixture
+def noted(monkeypatch):
+    """Robots and links that warmup takes, in place of what it does with them."""
+    found = []
 
     def note(robot, links, job):
-        solved.append((robot.name, links))
+        found.append((robot.name, links))
         return "compiled", job.device, 0
 
     monkeypatch.setattr(warmup_command, "_solve_once", note)
+    monkeypatch.setattr(warmup_command, "_compile_for_gpus", note)
+    return found
+
+
+def test_without_names_warmup_takes_every_robot_and_leaf(noted):
     for one in warmup_command.warm_up(warmup_command.WarmUpJob(device="cpu")):
         assert one.compiled == 0
-    assert {name for name, _ in solved} == set(builtin_robot_names())
-    assert ("panda", ("panda_hand",)) in solved
+    assert {name for name, _ in noted} == set(builtin_robot_names())
+    assert ("panda", ("panda_hand",)) in noted
     hands = ("left_panda_hand", "right_panda_hand")
-    assert [links for name, links in solved if name == "dual_panda"] == [hands[:1], hands[1:], hands]
+    assert [links for name, links in noted if name == "dual_panda"] == [hands[:1], hands[1:], hands]
     assert warmup_command.link_sets(load_robot("dual_panda"), ["a", "b"]) == [("a", "b")]  # that are named
 
 
@@ -107,23 +121,16 @@ def test_warmup_for_gpus_takes_architectures_and_leaves_what_is_too_large(run, m
     assert {one["device"] for one in report["robots"]} == {"sm_80, sm_90"}
 
 
-def test_warmup_for_gpus_takes_robots_with_loops_where_they_are_named(monkeypatch):
-    compiled = []
-
-    def note(robot, links, job):
-        compiled.append((robot.name, links))
-        return "compiled", "sm_90", 0
-
-    monkeypatch.setattr(warmup_command, "_compile_for_gpus", note)
+def test_warmup_for_gpus_takes_robots_with_loops_where_they_are_named(noted):
     job = warmup_command.WarmUpJob(device="cuda", architectures=(90,))
-    assert len(list(warmup_command.warm_up(job))) == len(compiled)
-    assert ("panda", ("panda_hand",)) in compiled
-    assert not {"delta", "stewart", "four_bar", "five_bar"} & {name for name, _ in compiled}
+    assert len(list(warmup_command.warm_up(job))) == len(noted)
+    assert ("panda", ("panda_hand",)) in noted
+    assert not {"delta", "stewart", "four_bar", "five_bar"} & {name for name, _ in noted}
     hands = ("left_panda_hand", "right_panda_hand")
-    assert [links for name, links in compiled if name == "dual_panda"] == [hands[1:], hands]
-    compiled.clear()
+    assert [links for name, links in noted if name == "dual_panda"] == [hands[1:], hands]
+    noted.clear()
     list(warmup_command.warm_up(replace(job, names=("delta",), links=("platform",))))
-    assert compiled == [("delta", ("platform",))]
+    assert noted == [("delta", ("platform",))]
 
 
 @pytest.mark.parametrize(
@@ -141,8 +148,39 @@ def test_what_is_wrong_is_named(run, arguments, message):
     assert message in run(*arguments, code=2).output.replace("\n", " ")
 
 
+# ---------------------------------------------------------------------- what a service need not compile
+def objects(folder):
+    return [path for path in folder.rglob("*") if path.suffix in OBJECT_SUFFIXES]
+
+
 @pytest.mark.evidence
-def test_warmup_for_positions_and_float64_leaves_nothing_to_compile(run):
-    for options in (["--position-only"], ["--float64"]):
-        run("warmup", "ur5e", "--device", "cpu", *options)
-        assert [one["compiled"] for one in warmed(run, "ur5e", "--device", "cpu", *options)["robots"]] == [0]
+def test_a_service_finds_what_was_shipped_and_compiles_nothing(serve, tmp_path):
+    shipped, cache = tmp_path / "shipped" / str(wp.config.version), tmp_path / "cache"
+    command = [sys.executable, "-c", "from ik_service.cli import main; main()", "warmup", "panda", "--device", "cpu"]
+    subprocess.run(command, env=os.environ | {"WARP_CACHE_PATH": str(shipped.parent)}, check=True, stdout=sys.stderr)
+    server = serve(WARP_CACHE_PATH=str(cache), IK_SERVICE_SHIPPED_KERNELS=str(shipped.parent))
+    body = json.dumps(SOLVE_REQUESTS["one_pose"]).encode()
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{server.url}/v1/robots/panda/solve", body, headers)
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        assert json.load(reply)["success"] == [True]
+    assert len(objects(cache)) == len(objects(shipped)) > 1
+    assert [path for path in objects(cache) if not path.is_symlink()] == []
+    assert any((cache / shipped.name / MARKS).iterdir())
+    assert "no setting" not in "\n".join(server.log)
+
+
+def test_warmup_marks_what_a_service_need_not_compile_apart(run):
+    from ik_service import load_robot
+    from ik_service.cli.warmup_command import WarmUpJob, request_of
+    from ik_service.service.pool.kernel_marks import mark_of
+
+    wp.init()  # says where the cache is
+    robot, jobs = load_robot("ur5e"), (WarmUpJob(), WarmUpJob(float64=True))
+    requests = [request_of(robot, ["tool0"], job) for job in jobs]
+    marks = [mark_of(robot, request, device) for request in requests for device in ("cpu", "auto")]
+    for mark in marks:
+        mark.unlink(missing_ok=True)
+    run("warmup", "ur5e", "--device", "cpu", "--float64")
+    assert len(set(marks)) == 4
+    assert all(mark.exists() for mark in marks)

@@ -75,6 +75,10 @@ def test_what_is_beyond_limits_or_in_contact_fails(run, tmp_path):
     assert "-0." not in rows[0]
     assert "-0." in rows[2]
     assert "panda_hand" in rows[2]
+    path = write_csv(tmp_path / "many.csv", load_robot("panda"), [HOME] * 25 + [FOLDED])
+    rows = [line for line in run("check", "panda", path, code=1).stdout.splitlines() if line.startswith("│")]
+    assert [line.split()[1] for line in rows] == ["25"]  # of many, the failing are listed
+    assert "Are the angles in degrees?" in run("check", "panda", 0, -40, 0, -120, 0, 90, 45, code=1).stdout
 
 
 def test_a_world_is_checked(run, tmp_path):
@@ -87,12 +91,6 @@ def test_a_world_is_checked(run, tmp_path):
     assert "panda_hand + ball" in said
 
 
-def test_of_many_configurations_the_failing_are_listed(run, tmp_path):
-    path = write_csv(tmp_path / "q.csv", load_robot("panda"), [HOME] * 25 + [FOLDED])
-    rows = [line for line in run("check", "panda", path, code=1).stdout.splitlines() if line.startswith("│")]
-    assert [line.split()[1] for line in rows] == ["25"]
-
-
 def test_a_robot_without_spheres_is_checked_for_limits_and_says_so(run, tmp_path):
     arm = tmp_path / "arm.urdf"
     arm.write_text(ARM.format(shape='<sphere radius="0.1"/>'))
@@ -102,10 +100,6 @@ def test_a_robot_without_spheres_is_checked_for_limits_and_says_so(run, tmp_path
     world = tmp_path / "cell.json"
     world.write_text('{"objects": {}}')
     assert "no collision model" in run("check", arm, "zero", "--world", world, code=2).stderr
-
-
-def test_degrees_are_pointed_out(run):
-    assert "Are the angles in degrees?" in run("check", "panda", 0, -40, 0, -120, 0, 90, 45, code=1).stdout
 
 
 @pytest.mark.parametrize(

@@ -85,9 +85,7 @@ def test_npz_and_json_hold_the_answers_of_http(run, tmp_path, solver, name):
 
 def test_a_path_keeps_off_the_objects_of_a_file(run, path_csv, tmp_path):
     world = tmp_path / "world.json"
-    world.write_text(
-        json.dumps({"objects": {"ball": {"shape": "sphere", "radius": 0.03, "position": [0.55, 0.1, 0.6]}}})
-    )
+    world.write_text('{"objects": {"ball": {"shape": "sphere", "radius": 0.03, "position": [0.55, 0.1, 0.6]}}}')
     result = move(run, "follow", path_csv, "--dt", DT, "--world", world)
     status = [row["status"] for row in csv.DictReader(io.StringIO(result.stdout))]
     assert status[0] == "converged"

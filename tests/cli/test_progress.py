@@ -17,7 +17,7 @@ from ik_service.cli import console, robot_bench, warmup_command
 from ik_service.compiler.code.lanes import CPU_VARIABLE, cpu_target
 from ik_service.kernels.kernel_loading import QUIET_VARIABLE
 from objectives.errors import InputError
-from tests.cli.test_output import PROGRAM
+from tests.cli.test_doctor import PROGRAM
 
 LINK = '<link name="{0}"><collision><geometry><box size="0.2 0.1 0.1"/></geometry></collision></link>'
 ARM = f"""<robot name="arm">{LINK.format("base")}{LINK.format("[tip]")}
@@ -71,13 +71,6 @@ def test_names_in_square_brackets_are_no_markup(folder, shown):
         bar(advance=1)
     assert "Covering [tip]" in shown.getvalue()
     assert "1/2" in shown.getvalue()
-
-
-def test_a_variable_silences_bars(run, folder, shown, monkeypatch):
-    monkeypatch.setenv(QUIET_VARIABLE, "1")
-    result = run(*COMMANDS["spheres"][0])
-    assert shown.getvalue() == ""
-    assert "Wrote arm.json." in result.stdout
 
 
 def started(folder, terminal, **variables):

@@ -1,21 +1,30 @@
 """A service of several workers: it answers as one process does, and goes on when one of them has ended."""
 
+import asyncio
 import http.client
 import json
+import logging
+import math
 import os
 import re
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
+import warp as wp
+from fastapi import FastAPI
 
-from ik_service.robots import builtin_urdf
+from ik_service.cli import service_server, supervisor
+from ik_service.cli.service_server import WorkerServer, worker_settings
+from ik_service.cli.supervisor import DELAY_LEAST_S, DELAY_MOST_S, LONG_LIFE_S, Worker
+from ik_service.service.gate.connection import server_config
+from ik_service.settings import ServiceSettings
 from tests.bounded import until
 from tests.cli.test_drain import GOOD, JSON, PATIENCE_S, START_S
 
-KEYS = {"lab": "0123456789abcdef", "field": "fedcba9876543210"}
 IDS = re.compile(r"Process (\S+) has the id (\d+)\.")
 SOLVE = "/v1/robots/panda/solve"
 SOLVED = '{method="POST",route="/v1/robots/{robot}/solve",status="200"}'
@@ -33,48 +42,43 @@ def roles_of(server, path):
     return [document["role"] for document in documents if document.get("path") == path]
 
 
-def answers(url, path=SOLVE, body=None, headers=JSON, count=CONNECTIONS):
-    """Answers to one request over many connections at once, so that all workers have some of them."""
+def answers(url, body, count=CONNECTIONS):
+    """Answers to one solve over many connections at once, so that all workers have some of them."""
     address = urlsplit(url)
     connections = [http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE_S) for _ in range(count)]
-    replies = []
+    statuses = set()
     for connection in connections:
-        connection.request("GET" if body is None else "POST", path, body, headers)
+        connection.request("POST", SOLVE, body, JSON)
     for connection in connections:
-        reply = connection.getresponse()
-        replies.append((reply.status, dict(reply.getheaders()), reply.read()))
+        statuses.add(connection.getresponse().status)
         connection.close()
-    return replies
+    return statuses
 
 
-def bare(content):
-    return {name: value for name, value in json.loads(content).items() if name not in ("timing_ms", "request_id")}
-
-
-def value(url, name, labels="", headers=None):
-    text = httpx2.get(f"{url}/metrics", headers=headers, timeout=PATIENCE_S).text
+def value(url, name, labels=""):
+    text = httpx2.get(f"{url}/metrics", timeout=PATIENCE_S).text
     found = [line for line in text.splitlines() if line.startswith(f"{name}{labels} ")]
     return float(found[0].split()[-1]) if found else 0.0
 
 
 def test_a_killed_worker_is_started_again_and_the_others_go_on(serve, run):
     server = serve("--workers", "2")
-    url = server.url
+    url, good = server.url, json.dumps(GOOD)
     for options in ((), ("--workers", "2")):  # the sockets of its workers share the address with each other alone
         refused = run("serve", "--device", "cpu", "--port", urlsplit(url).port, *options, code=1)
         assert "Cannot listen on" in refused.stderr
-    assert {reply[0] for reply in answers(url, body=json.dumps(GOOD))} == {200}
+    assert answers(url, good) == {200}
     counted = value(url, "ik_service_requests_total", SOLVED)
     assert counted == CONNECTIONS
 
     os.kill(ids(server, "worker-1")[0], signal.SIGKILL)
     until(lambda: any("Process worker-1 has ended with exit code -9" in line for line in server.log))
-    assert {reply[0] for reply in answers(url, body=json.dumps(GOOD), count=4)} == {200}
+    assert answers(url, good, count=4) == {200}
     assert value(url, "ik_service_requests_total", SOLVED) == counted + 4  # what the killed one had counted stays
     ready = ('"role":"worker-1"', "Ready: the first solve")
     until(lambda: sum(all(word in line for word in ready) for line in server.log) == 2, START_S)
     assert len(ids(server, "worker-1")) == 2
-    assert {reply[0] for reply in answers(url, body=json.dumps(GOOD))} == {200}
+    assert answers(url, good) == {200}
     assert value(url, "ik_service_requests_total", SOLVED) == 2 * counted + 4
     until(lambda: value(url, "ik_service_ready") == 1.0)
     starts = [value(url, "ik_service_worker_starts_total", f'{{worker="{number}"}}') for number in (1, 2)]
@@ -82,35 +86,6 @@ def test_a_killed_worker_is_started_again_and_the_others_go_on(serve, run):
     assert server.end() == 0
     assert set(roles_of(server, SOLVE)[-CONNECTIONS:]) == {"worker-1", "worker-2"}
     assert "Traceback" not in "\n".join(server.log)
-
-
-@pytest.mark.evidence
-def test_robots_and_keys_are_the_same_in_all_workers(serve, tmp_path):
-    server = serve(
-        *("--workers", "2"),
-        IK_SERVICE_API_KEYS=",".join(f"{name}:{key}" for name, key in KEYS.items()),
-        IK_SERVICE_CATALOG_DIR=str(tmp_path / "catalog"),
-        IK_SERVICE_UPLOADS_ENABLED="true",
-        IK_SERVICE_ROBOTS="panda",
-    )
-    url, key = server.url, {"X-API-Key": KEYS["lab"]}
-    assert {reply[0] for reply in answers(url, "/v1/robots", headers={"X-API-Key": "no key of this one"})} == {401}
-    given = {"content": builtin_urdf("ur5e"), "headers": {**key, "Content-Type": "application/xml"}}
-    put = httpx2.put(f"{url}/v1/robots/arm", **given, timeout=PATIENCE_S)
-    assert put.status_code == 201
-    assert {reply[0] for reply in answers(url, "/v1/robots/arm", headers=key)} == {200}
-    listed = [json.loads(reply[2])["robots"] for reply in answers(url, "/v1/robots", headers=key)]
-    assert {tuple(robot["name"] for robot in robots) for robots in listed} == {("panda", "arm")}
-    body = json.dumps({"targets": [{"link": "tool0", "positions": [[0.4, 0.2, 0.4]]}]})
-    replies = answers(url, "/v1/robots/arm/solve", body, {**JSON, **key})
-    assert {reply[0] for reply in replies} == {200}
-    assert len({json.dumps(bare(reply[2])) for reply in replies}) == 1
-    waited = "ik_service_queue_wait_seconds_count"  # counted after the answer
-    until(lambda: value(url, waited, '{robot="arm"}', key) == CONNECTIONS)
-    assert httpx2.delete(f"{url}/v1/robots/arm", headers=key, timeout=PATIENCE_S).status_code == 204
-    assert {reply[0] for reply in answers(url, "/v1/robots/arm", headers=key)} == {404}
-    assert server.end() == 0
-    assert set(roles_of(server, "/v1/robots/arm")) == {"worker-1", "worker-2"}
 
 
 def is_there(process_id):
@@ -127,3 +102,74 @@ def test_no_process_outlives_a_supervisor_that_is_killed(serve):
     until(lambda: not any(map(is_there, workers)))
     with pytest.raises(httpx2.ConnectError):
         httpx2.get(f"{server.url}/health/live", timeout=PATIENCE_S)
+
+
+# ---------------------------------------------------------------------- without processes
+class Clock:
+    """A time that a test lets pass."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
+def test_delays_grow_and_are_short_again_after_a_long_life(monkeypatch, tmp_path):
+    clock = Clock()
+    monkeypatch.setattr(supervisor, "time", clock)
+    monkeypatch.setattr(supervisor, "run_worker", logging.debug)  # it ends at once
+    worker = Worker(3, ServiceSettings(), ("127.0.0.1", 1), str(tmp_path))
+    (tmp_path / "gauge_livesum_3.db").touch()
+    (tmp_path / "counter_3.db").touch()
+
+    def delay_after(seconds):
+        worker.start()
+        clock.now += seconds
+        assert worker.end() == 0
+        return worker.start_at - clock.now
+
+    assert [delay_after(0.0) for _ in range(4)] == pytest.approx([DELAY_LEAST_S * 2.0**k for k in range(4)])
+    worker._delay_s = DELAY_MOST_S
+    assert [delay_after(1.0) for _ in range(2)] == pytest.approx([DELAY_MOST_S] * 2)
+    assert delay_after(LONG_LIFE_S + 1.0) == pytest.approx(DELAY_LEAST_S)
+    assert [file.name for file in tmp_path.iterdir()] == ["counter_3.db"]  # what it has counted stays
+    worker.tell(15)  # to nobody
+    assert worker.end() is None
+
+
+@pytest.mark.parametrize(
+    ("device", "cards", "expected"),
+    [
+        ("cpu", 0, ["cpu", "cpu", "cpu"]),
+        ("auto", 0, ["auto", "auto", "auto"]),
+        ("auto", 1, ["auto", "auto", "auto"]),
+        ("auto", 2, ["cuda:0", "cuda:1", "cuda:0"]),
+        ("cuda", 2, ["cuda:0", "cuda:1", "cuda:0"]),
+        ("cuda:1", 2, ["cuda:1", "cuda:1", "cuda:1"]),
+        ("cuda:2,cuda:0", 4, ["cuda:2", "cuda:0", "cuda:2"]),
+    ],
+)
+def test_workers_take_devices_in_turn_and_share_the_cores(monkeypatch, device, cards, expected):
+    monkeypatch.setattr(service_server.os, "sched_getaffinity", lambda _: range(8))
+    monkeypatch.setattr(wp, "get_cuda_device_count", lambda: cards)
+    settings = ServiceSettings(device=device, workers=3)
+    own = [worker_settings(settings, number) for number in (1, 2, 3)]
+    assert [one.device for one in own] == expected
+    assert {one.threads for one in own} == {2}
+    assert [one.devices for one in own] == [(name,) for name in expected]
+    assert worker_settings(ServiceSettings(workers=16, device="cpu"), 9).threads == 1
+    assert worker_settings(ServiceSettings(workers=2, device="cpu", threads=5), 1).threads == 5
+
+
+@pytest.mark.parametrize(("solving_s", "ends"), [(0.0, False), (1e6, False), (math.inf, True)])
+def test_a_worker_whose_solver_has_ended_ends(solving_s, ends):
+    app, refreshed = FastAPI(), []
+    pool, metrics = SimpleNamespace(solving_s=solving_s), SimpleNamespace(refresh=lambda: refreshed.append(1))
+    app.state.service = SimpleNamespace(pool=pool, metrics=metrics)
+    settings = ServiceSettings()
+    server = WorkerServer(server_config(app, settings), app, settings, None)
+    server.config.load()
+    assert [asyncio.run(server.on_tick(counter)) for counter in (1, 10)] == [False, ends]
+    assert (server.failure is not None) is ends
+    assert refreshed == [1]

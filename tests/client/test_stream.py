@@ -219,8 +219,3 @@ def test_a_page_in_place_of_a_stream_is_an_error(status, error):
 
     with scripted(process_request=page) as url, Client(url) as client, pytest.raises(error):
         open_and_step(client)
-
-
-def test_where_nothing_listens_the_service_is_unreachable():
-    with Client(NOBODY) as client, pytest.raises(UnreachableError):
-        open_and_step(client)

@@ -15,6 +15,7 @@ from ik_service.compiler.half_angle import FLOAT64_ERROR
 from ik_service.mechanism.transforms import quaternion_conjugate, quaternion_multiply, quaternion_rotate
 from ik_service.robots import JointType
 from objectives.expression import evaluate
+from tests.objectives import row_values
 
 
 @dataclass(frozen=True)
@@ -228,6 +229,11 @@ def joint_limit(robot, objective):
     return Oracle(rows, jacobian)
 
 
+def pose_at(robot, q, objective):
+    """Position and quaternion of an objective's link, [n, 7]."""
+    return np.hstack(frame_motion(robot, q, objective.link)[:2])
+
+
 def functions(robot, objective):
     """The rows of `function_rows`."""
     (shift,), weights = numbers(objective, "shift"), objective.weight * numbers(objective, "row_weights")
@@ -237,16 +243,6 @@ def functions(robot, objective):
         position, turn, linear, angular = frame_motion(robot, q, objective.link)
         upright = quaternion_rotate(turn, np.tile([0.0, 0.0, 1.0], (len(q), 1)))
         return *position.T, upright, linear.transpose(2, 0, 1), np.cross(angular, upright[:, None]).transpose(2, 0, 1)
-
-    def rows(q):
-        x, y, z, upright, _, _ = parts(q)
-        found = [
-            np.sin(3.0 * x + shift) + np.cos(q[:, column]) * z,
-            np.exp(-z) - np.log(x * x + y * y + z * z + 0.1),
-            np.arccos(0.9 * upright[:, 2]) * np.abs(shift - y),
-            np.arctan2(y - shift, x + 4.0) + np.arctan2(upright[:, 0], upright[:, 2] + 1.5),
-        ]
-        return np.stack(found, axis=1) * weights
 
     def jacobian(q):
         x, y, z, upright, (dx, dy, dz), (du0, _, du2) = parts(q)
@@ -262,7 +258,7 @@ def functions(robot, objective):
         ]
         return np.stack(found, axis=1) * weights[:, None]
 
-    return Oracle(rows, jacobian)
+    return Oracle(lambda q: row_values.functions(pose_at(robot, q, objective), q[:, column], shift) * weights, jacobian)
 
 
 def choices(robot, objective):
@@ -277,18 +273,13 @@ def choices(robot, objective):
         by_angle[:, objective.dof] = 1.0
         return (x, y, z, angle), (*linear.transpose(2, 0, 1), by_angle), ((x < y) & (z >= shift)) | (angle > 0.5)
 
-    def rows(q):
-        (x, y, z, angle), _, inside = parts(q)
-        second = np.where(x > 0.1, np.sqrt(np.maximum(x, 0.0)), 0.5 * y) + 1.0
-        return np.hstack([np.where(inside, x * y + 2.0, -z), np.where(angle <= 0.0, angle * z - 1.0, second)]) * weights
-
     def jacobian(q):
         (x, y, z, angle), (dx, dy, dz, by_angle), inside = parts(q)
         second = np.where(x > 0.1, 0.5 / np.sqrt(np.maximum(x, 0.1)) * dx, 0.5 * dy)
         found = [np.where(inside, x * dy + y * dx, -dz), np.where(angle <= 0.0, angle * dz + z * by_angle, second)]
         return np.stack(found, axis=1) * weights[:, None]
 
-    return Oracle(rows, jacobian)
+    return Oracle(lambda q: row_values.choices(pose_at(robot, q, objective), q[:, column], shift) * weights, jacobian)
 
 
 def stacked(oracles):

@@ -18,8 +18,6 @@ from tests.objectives.objectives_of_tests import APART, TOGETHER, Functions, Wei
 
 COUNT = 6
 EXACT = 1e-12  # rounding of float64 and of the polynomials, on numbers of about 1
-STEP = 1e-5  # of central differences: their own error is about its square, and rounding over it
-BY_DIFFERENCES = 1e-8  # twice what those two give on numbers of about 10
 
 
 def configurations(robot, seed=3):
@@ -49,20 +47,6 @@ def test_rows_and_jacobian_equal_host_kinematics(name):
     rows, jacobian = require_equal(case, case.program(), configurations(case.robot))
     assert np.abs(rows).max(axis=1).min() > 1e-3
     assert np.abs(jacobian).max() > 0.1
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_jacobian_equals_central_differences(name):
-    case = island(name)
-    robot, program, q = case.robot, case.program(), configurations(case.robot, seed=4)
-    moves = STEP * np.eye(robot.joint_dof_count)[robot.active_dof]
-    ends = []
-    for sign in (1, -1):
-        end = robot.integrate(np.tile(q, (len(moves), 1)), sign * np.repeat(moves, COUNT, axis=0))
-        ends.append(evaluated(program.rows, case.values(program, robot.complete_joint_q(end)), len(end)))
-    by_dof = ((ends[0] - ends[1]) / (2.0 * STEP)).reshape(len(moves), COUNT, -1)
-    jacobian = derivatives(program, case.values(program, q))
-    np.testing.assert_allclose(jacobian, np.moveaxis(by_dof, 0, 2), rtol=0.0, atol=BY_DIFFERENCES)
 
 
 @pytest.mark.parametrize("name", NAMES)

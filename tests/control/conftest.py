@@ -83,6 +83,16 @@ def distances(robot, joint_q, poses, link=LINK):
     return np.linalg.norm(robot.forward_kinematics(joint_q, links=[link]).positions[:, 0] - poses[:, :3], axis=1)
 
 
+def assert_within_limits(robot, joint_q, start, dt, acceleration=None, rounding=1e-6):
+    """Commands from rest at a start keep to limits of position and speed, and to one of acceleration."""
+    speeds = np.diff(joint_q, axis=0, prepend=start[None]) / dt
+    assert ((joint_q >= robot.joint_limit_lower) & (joint_q <= robot.joint_limit_upper)).all()
+    assert (np.abs(speeds) <= robot.joint_velocity_limit * (1.0 + 1e-9)).all()
+    if acceleration is not None:
+        changes = np.diff(speeds, axis=0, prepend=np.zeros((1, speeds.shape[1])))
+        assert (np.abs(changes) <= np.multiply(acceleration, dt * (1.0 + rounding))).all()
+
+
 HALF = np.sqrt(0.5)
 UPRIGHT, TURNED = [0.0, 0.0, 0.0, 1.0], [0.0, 0.0, HALF, HALF]
 AXES = {"x": "1 0 0", "y": "0 1 0", "z": "0 0 1"}

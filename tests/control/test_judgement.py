@@ -43,8 +43,7 @@ def test_an_orientation_that_no_joint_can_turn_is_judged(gantry, acceleration):
     "z_link-quaternion0", "z_link-quaternion1", "z_link-quaternion2", "z_link-quaternion3", "z_link-quaternion4"
 )
 @pytest.mark.parametrize(
-    "quaternion",
-    [[np.nan] * 4, [np.inf, 0.0, 0.0, 1.0], [0.0] * 4, [0.0, 0.0, 0.0, 5.0], [0.0, 0.0, 0.0, 1e300]],
+    "quaternion", [[np.nan] * 4, [np.inf, 0.0, 0.0, 1.0], [0.0] * 4, [0.0, 0.0, 0.0, 5.0], [0.0, 0.0, 0.0, 1e300]]
 )
 @pytest.mark.parametrize("link", ["z_link", "w_link"])
 def test_a_quaternion_that_is_none_is_invalid_whether_joints_can_turn_the_link_or_not(gantry, link, quaternion):

@@ -103,12 +103,14 @@ def test_a_tick_leaves_no_garbage_to_collect(tick):
         gc.enable()
 
 
-def test_warming_up_changes_nothing(panda):
-    path = panda_paths(panda, 1000)["circle"]
-    answers = []
-    for warm in (False, True):
-        controller = begun(panda, [LINK], path.joint_q, 0.01)
-        if warm:
-            controller.warmup()
-        answers.append([controller.step(pose).joint_q.copy() for pose in path.poses[:20]])
+@pytest.mark.parametrize("limits", [{}, {"acceleration": 10.0, "jerk": 200.0}], ids=["speeds", "jerks"])
+def test_warming_up_changes_nothing(panda, limits):
+    path, answers = panda_paths(panda, 1000)["circle"], []
+    for warm_ups in ((), (0, 20)):
+        controller, found = begun(panda, [LINK], path.joint_q, 0.01, limits=ControlLimits(**limits)), []
+        for k, pose in enumerate(path.poses[:60]):
+            if k in warm_ups:
+                controller.warmup()
+            found.append(controller.step(pose).joint_q.copy())
+        answers.append(found)
     np.testing.assert_array_equal(*answers)

@@ -10,7 +10,7 @@ import warp as wp
 from ik_service import IKStatus, Target, load_robot
 from ik_service.control import ControlLimits, IKController
 from objectives import IKObjectiveCenterOfMass, IKObjectiveLookAt, IKObjectivePosture, InputError
-from tests.control.conftest import ARMS, LINK, begun, distances, follow, pose_of, poses_of
+from tests.control.conftest import ARMS, LINK, assert_within_limits, begun, distances, follow, pose_of, poses_of
 from tests.objectives.loop_rows import matrix_of
 
 HOME = np.array([0.0, -0.785, 0.0, -2.356, 0.0, 1.571, 0.785])
@@ -110,11 +110,8 @@ def test_all_limits_hold_beside_a_strong_posture(panda, limits):
     poses = circle(panda, 3000)
     options = LIMITS[limits] | {"objectives": [IKObjectivePosture(far)]}
     run = follow(IKController(panda, [LINK], **options), HOME, poses)
-    assert ((run.joint_q >= panda.joint_limit_lower) & (run.joint_q <= panda.joint_limit_upper)).all()
-    speeds = np.abs(run.speeds(HOME, 1e-3)) / panda.joint_velocity_limit
-    assert 0.05 < speeds.max() < 1 + 1e-9
-    if limits == "acceleration":
-        assert np.abs(run.accelerations(HOME, 1e-3)).max() < 10.0 * (1 + 1e-6)
+    assert_within_limits(panda, run.joint_q, HOME, 1e-3, 10.0 if limits == "acceleration" else None)
+    assert (np.abs(run.speeds(HOME, 1e-3)) / panda.joint_velocity_limit).max() > 0.05
     assert distances(panda, run.joint_q, poses)[1000:].max() < 2e-6
 
 

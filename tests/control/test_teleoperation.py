@@ -13,7 +13,7 @@ from ik_service.mechanism.transforms import (
     rotation_vector,
 )
 from objectives import InputError
-from tests.control.conftest import HOME, LINK, begun, distances, pose_of
+from tests.control.conftest import HOME, LINK, assert_within_limits, begun, distances, pose_of
 
 DT = 0.002
 ACCELERATION = 10.0  # [rad/s^2]
@@ -160,13 +160,8 @@ def test_an_arm_led_a_metre_out_of_reach_comes_back_smoothly(panda, of, way):
     speeds = np.diff(joint_q, axis=0) / DT
     accelerations = np.diff(speeds, axis=0, prepend=np.zeros((1, 7))) / DT
     np.testing.assert_allclose(joint_qd[1:], speeds, atol=ROUNDING)
-    assert (joint_q >= panda.joint_limit_lower).all()
-    assert (joint_q <= panda.joint_limit_upper).all()
-    assert (np.abs(speeds) <= panda.joint_velocity_limit * (1.0 + ROUNDING)).all()
-    assert (np.abs(accelerations) <= ACCELERATION * (1.0 + ROUNDING)).all()
-    assert (
-        distances(panda, joint_q[1500][None], home[None] + np.array([[*way, 0, 0, 0, 0]]))[0] > 0.2
-    )  # it was out of reach
+    assert_within_limits(panda, joint_q[1:], HOME, DT, ACCELERATION, ROUNDING)
+    assert distances(panda, joint_q[1500][None], home[None] + [*way, 0, 0, 0, 0])[0] > 0.2  # it was out of reach
     assert status[-1] == IKStatus.CONVERGED
     assert distances(panda, joint_q[-1][None], home[None])[0] <= 1e-4
     assert reversals(accelerations).max() < 50  # in 4500 ticks; chatter changes the sign every few ticks

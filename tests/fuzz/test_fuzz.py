@@ -17,7 +17,6 @@ LEAST_RUNS_PER_SECOND = 20  # fewer would mean that nearly nothing was tried
 
 @pytest.mark.evidence
 def test_no_bytes_break_a_reader(tmp_path):
-    """All readers side by side, so that it takes the time of one."""
     runs = {}
     for reader in READERS:
         corpus = tmp_path / reader

@@ -26,6 +26,8 @@ BATCHES = 12  # of a set of targets
 LARGE, SMALL = 4096, 600  # problems of a batch; two threads share what is more than 512
 MOST_TARGETS = 3
 ALONE = 2  # problems of a batch that are solved by themselves too
+STAGED = 40  # problems of a batch that the staged engine solves too
+ONLY_COMPILED = ("best_of", "solutions", "precision")  # options that need the compiled engine
 LEAST_SUCCESS = 0.2  # fewer would mean that nearly nothing was tried
 MOST_REFUSED = 0.1  # robots and targets that the solver does not take
 
@@ -42,7 +44,7 @@ def solve(solver: IKSolver, problems: Problems, *, once: bool = False):
 
 
 def try_batch(rng: np.random.Generator, judge: Judge, tasks: list[Task], solvers: list[IKSolver], problems: Problems):
-    """Solve a batch by two threads, and again by one in another order and problem by problem; judge it all."""
+    """Solve a batch by two threads, by one in another order, some problems alone, and some by the staged engine."""
     result = solve(solvers[0], problems)
     faults = faults_of_answers(judge, tasks, problems, result)
     order = rng.permutation(len(result))
@@ -52,7 +54,10 @@ def try_batch(rng: np.random.Generator, judge: Judge, tasks: list[Task], solvers
         line = np.array([lonely])
         other = solve(solvers[1], problems.lines(line))
         faults += [f"{name} of problem {lonely} depends on the batch" for name in differences(result, other, line)]
-    return result, faults
+    few = problems.lines(np.arange(STAGED))
+    few.options = {name: value for name, value in few.options.items() if name not in ONLY_COMPILED}
+    staged = solve(solvers[2], few)
+    return result, faults + [f"staged: {fault}" for fault in faults_of_answers(judge, tasks, few, staged)]
 
 
 def try_targets(
@@ -68,6 +73,7 @@ def try_targets(
         if not solvers:
             targets = problems.targets(tasks)
             solvers = [IKSolver(robot, targets, device="cpu", threads=threads) for threads in (2, 1)]
+            solvers.append(IKSolver(robot, targets, device="cpu", engine="staged"))
         result, faults = try_batch(rng, judge, tasks, solvers, problems)
         tally.update(problems=len(result), successes=int(result.success.sum()), batches=1)
         tally.faults += [f"{place}, batch {number}, {problems.kind}, {problems.options}: {fault}" for fault in faults]

@@ -1,7 +1,7 @@
 """Random solves of robots of the package, with what may stand beside targets: worlds, objectives, tolerances, margins.
 
 Of a success targets are within tolerances, limits are kept and nothing is in contact. A problem has the same bytes
-alone, among others, and when a solver had other data in between, whatever has a line for each problem.
+alone, among others, in threads, and when a solver had other data in between, whatever has a line for each problem.
 
 As evidence it makes SURROUNDINGS_KINDS kinds (60) of solves from FUZZ_SEED (0), each with SOLVES of them.
 """
@@ -18,6 +18,7 @@ from ik_service import IKResult, IKSolver, Target
 from ik_service.mechanism.transforms import transform_multiply
 from ik_service.result_schema import RESULT_COLUMNS
 from ik_service.robots import Box, Capsule, Cylinder, Sphere, World
+from ik_service.solver import recording
 from ik_service.solver.given.targets import DATA
 from objectives import IKError, IKObjectiveJointCentering, IKObjectiveLookAt, IKObjectivePosture
 from tests.fuzz.tally import Tally
@@ -25,6 +26,7 @@ from tests.fuzz.tally import Tally
 KINDS = int(os.environ.get("SURROUNDINGS_KINDS", "60"))
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
 SOLVES = 30
+QUICK, QUICK_SOLVES = (11, 16, 21), 12  # a tool and a point to look at, tolerances, a closed loop with weights
 ROBOTS = ("panda", "panda", "dual_panda", "ur5e", "iiwa14", "panda_gripper", "humanoid", "four_bar", "delta")
 COUNTS = (1, 2, 5, 17, 40)
 LINKS_MOST = 2
@@ -60,7 +62,8 @@ class Solve:
 class Kind:
     """Solves that need the same code: a robot, the rows of its targets, and objectives."""
 
-    def __init__(self, rng: np.random.Generator) -> None:
+    def __init__(self, rng: np.random.Generator, threads: int = 2) -> None:
+        self.threads = threads
         self.robot = ik_service.load_robot(str(rng.choice(ROBOTS)))
         moving = [name for name in self.robot.link_names if self.robot.link_frame(name)[0] >= 0]
         hands = [name for name in moving if name.endswith("hand")] or moving[-3:]
@@ -157,7 +160,7 @@ class Kind:
             frames = [{"frame": self.frame} if rows == "tolerated" else {} for rows in self.rows]
             each = zip(self.links, given.data, frames, strict=True)
             targets = [Target(link, **own, **frame) for link, own, frame in each]
-            self.solver = IKSolver(self.robot, targets, objectives=self.objectives, device="cpu", threads=2)
+            self.solver = IKSolver(self.robot, targets, objectives=self.objectives, device="cpu", threads=self.threads)
         data = {name: [own.get(name) for own in given.data] for name in DATA} if once else {}
         arguments = given.arguments | {name: one if len(one) > 1 else one[0] for name, one in data.items()}
         for k, own in enumerate(() if once else given.data):
@@ -217,7 +220,8 @@ def differing(result: IKResult, other: IKResult, problems: slice) -> list[str]:
 
 
 def try_kind(number: int, random_seed: int, solves: int, tally: Tally) -> None:
-    kind = Kind(np.random.default_rng([random_seed, number]))
+    """Solve with one solver, each time also with one problem alone and again; at the end also with a new solver."""
+    kind, fresh = (Kind(np.random.default_rng([random_seed, number]), threads) for threads in (2, 1))
     for k in range(solves):
         rng = np.random.default_rng([random_seed, number, k])
         given, place = kind.draw(rng), f"kind {number} ({kind.robot.name}), solve {k}"
@@ -232,6 +236,16 @@ def try_kind(number: int, random_seed: int, solves: int, tally: Tally) -> None:
         tally.faults += [f"{place}: {name} alone" for name in differing(result, alone, slice(one, one + 1))]
         tally.faults += [f"{place}: {name} again" for name in differing(result, again, slice(None))]
         tally.update(problems=len(result), successes=int(result.success.sum()))
+    tally.faults += [f"{place}: {name} of a new solver" for name in differing(result, fresh.solve(given), slice(None))]
+
+
+def test_some_kinds_of_solves(monkeypatch):
+    monkeypatch.setattr(recording, "PART_MIN", 8)  # so that two threads share few problems
+    tally = Tally()
+    for number in QUICK:
+        try_kind(number, 0, QUICK_SOLVES, tally)
+    assert tally.faults == []
+    assert 0.3 * tally["problems"] < tally["successes"]
 
 
 @pytest.mark.evidence

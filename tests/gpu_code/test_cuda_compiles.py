@@ -8,25 +8,12 @@ import pytest
 import warp as wp
 
 import ik_service
+import objectives
 from ik_service.collision.collision_data import CollisionData
 from ik_service.compiler import Lanes
 from ik_service.control import ControlLimits, IKController, tick_islands
 from ik_service.control.clearance.keep import keep_kernel
 from ik_service.solver.second_tries.collision_repair import near_kernel
-from objectives import (
-    IKObjectiveAxisAlign,
-    IKObjectiveCenterOfMass,
-    IKObjectiveDamping,
-    IKObjectiveJointLimit,
-    IKObjectiveLine,
-    IKObjectiveLookAt,
-    IKObjectivePlane,
-    IKObjectivePose,
-    IKObjectivePosition,
-    IKObjectivePosture,
-    IKObjectiveRelativePose,
-    IKObjectiveRotation,
-)
 from tests.gpu_code.cubins import compiled_for, island_kernels, usage
 from tests.kept_code import code_is_kept
 from tests.objectives.objectives_of_tests import Choices, Functions, Spheres, sphere_pairs
@@ -40,18 +27,18 @@ def used_modules():
     """Modules of all kernels that exist once every built-in objective has been part of a solve."""
     robot = ik_service.load_robot("humanoid", collision="ignore")
     everything = [
-        IKObjectivePosition("left_sole", (0, 0, 0)),
-        IKObjectiveRotation("left_sole", UNIT),
-        IKObjectivePose("right_sole", (0, 0, 0), UNIT, offset=(0, 0, 0, *UNIT), reference_link="pelvis"),
-        IKObjectiveRelativePose("left_grasp", "right_grasp", (0, 0, 0), UNIT),
-        IKObjectiveLookAt("head_camera", (1, 0, 1)),
-        IKObjectiveAxisAlign("left_grasp", (0, 0, 1), (1, 0, 0)),
-        IKObjectivePlane("left_sole", (0, 0, 0), (0, 0, 1)),
-        IKObjectiveLine("right_grasp", (0, 0, 0), (0, 0, 1), reference_link="pelvis"),
-        IKObjectiveCenterOfMass((0, 0, 0.5)),
-        IKObjectivePosture(robot.mid_joint_q),
-        IKObjectiveDamping(robot.mid_joint_q),
-        IKObjectiveJointLimit(),
+        objectives.IKObjectivePosition("left_sole", (0, 0, 0)),
+        objectives.IKObjectiveRotation("left_sole", UNIT),
+        objectives.IKObjectivePose("right_sole", (0, 0, 0), UNIT, offset=(0, 0, 0, *UNIT), reference_link="pelvis"),
+        objectives.IKObjectiveRelativePose("left_grasp", "right_grasp", (0, 0, 0), UNIT),
+        objectives.IKObjectiveLookAt("head_camera", (1, 0, 1)),
+        objectives.IKObjectiveAxisAlign("left_grasp", (0, 0, 1), (1, 0, 0)),
+        objectives.IKObjectivePlane("left_sole", (0, 0, 0), (0, 0, 1)),
+        objectives.IKObjectiveLine("right_grasp", (0, 0, 0), (0, 0, 1), reference_link="pelvis"),
+        objectives.IKObjectiveCenterOfMass((0, 0, 0.5)),
+        objectives.IKObjectivePosture(robot.mid_joint_q),
+        objectives.IKObjectiveDamping(robot.mid_joint_q),
+        objectives.IKObjectiveJointLimit(),
     ]
     options = ik_service.SolverOptions(max_iterations=1, seeds=1, candidates=2)
     ik_service.IKSolver(robot, ["left_grasp"], objectives=everything, device="cpu", options=options).solve(

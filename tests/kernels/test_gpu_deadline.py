@@ -5,7 +5,7 @@ import pytest
 
 from ik_service import IKSolver, load_robot
 from ik_service.solver.compiled import waves
-from tests.kernels.test_deadline import COUNT, DEADLINE, OPTIONS, given
+from tests.kernels.test_deadline import DEADLINE, OPTIONS, given
 from tests.solver.conftest import assert_same_bytes, use_threads
 
 __all__ = ["given"]  # the fixture
@@ -53,28 +53,6 @@ def test_the_first_wave_is_made_in_any_case_and_a_deadline_that_does_not_come_ch
 
 
 @pytest.mark.evidence
-@pytest.mark.parametrize("turn", [0, 1])
-def test_what_is_solved_before_stays_and_the_rest_says_so(solver, given, turn, monkeypatch):
-    whole = solver.solve(*given, options=MANY)
-    expected = solver.solve(*given, options=BEFORE_THAT)
-    turns = stop_at(turn, solver, monkeypatch)
-    found = solver.solve(*given, options=BEFORE_THAT)
-    assert turns == [turn + 1]
-    late = found.status == DEADLINE
-    assert 0 < late.sum() < COUNT
-    assert not found.success[late].any()
-    assert (found.success == expected.success)[~late].all()
-    same = ~late & (found.seed_index == expected.seed_index)
-    assert found.joint_q[same].tobytes() == expected.joint_q[same].tobytes()
-    assert found.success[~late & ~same].all()  # not precise: with more time a later seed takes its place
-    assert same.sum() > 0.9 * (~late).sum()
-    assert (found.seed_index <= expected.seed_index)[late].all()
-    turns.clear()
-    assert_same_bytes(solver.solve(*given, options=MANY), whole)
-    assert turns[0] > turn + 1
-
-
-@pytest.mark.evidence
 def test_no_island_of_several_is_late_where_all_are_solved(monkeypatch):
     use_threads(monkeypatch)
     robot, hands = load_robot("dual_panda", collision="ignore"), ["left_panda_hand", "right_panda_hand"]
@@ -104,14 +82,6 @@ def test_after_a_deadline_that_is_over_there_is_one_wave(solver, given, monkeypa
     found = solver.solve(*given, options={"deadline_s": 1e-9, **MANY})
     assert turns == [0]
     assert (found.status == DEADLINE).any()
-
-
-def test_the_same_solve_again_is_as_if_nothing_had_ended_it(solver, given, monkeypatch):
-    expected = solver.solve(*given, options=BEFORE_THAT)
-    with monkeypatch.context() as patch:
-        stop_at(0, solver, patch)
-        assert (solver.solve(*given, options=BEFORE_THAT).status == DEADLINE).any()
-    assert_same_bytes(solver.solve(*given, options=BEFORE_THAT), expected)
 
 
 @pytest.mark.parametrize("seeds", [2, 5, 64, 4096])

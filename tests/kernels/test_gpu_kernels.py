@@ -17,8 +17,7 @@ from ik_service.kernels.kernel_cache import GPU_CODE, note_gpu_code, use_gpu_cod
 from ik_service.kernels.kernel_loading import KernelsFor, load_kernels
 from ik_service.solver.arrays.parts import SOLVE_BRANCHES, SOLVE_EXTRAS, SOLVE_IO
 from ik_service.solver.compiled import engine
-from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVE_BLOCK_DIM, WAVES
-from tests.gpu_code.cubins import island_kernels
+from ik_service.solver.compiled.waves import KEEP_BLOCK, WAVES
 from tests.gpu_code.test_cuda_registers import chain
 
 ARCHITECTURES = (75, 90)
@@ -104,13 +103,6 @@ def test_a_card_takes_code_of_its_own_whatever_its_driver_and_others_take_the_pt
 
 
 @pytest.mark.evidence
-def test_warp_itself_would_look_for_what_is_not_there(compiled, monkeypatch):
-    monkeypatch.setattr("tests.kernels.test_gpu_kernels.use_gpu_code", lambda card: None)
-    with pytest.raises(pytest.fail.Exception, match="would be compiled"):
-        found_by(Card(90, TOOLKIT), compiled, monkeypatch)
-
-
-@pytest.mark.evidence
 def test_a_choice_of_the_caller_stays(compiled, monkeypatch):
     monkeypatch.setattr(wp.config, "kernel_cache_dir", str(compiled.folder))
     for chosen in ("cuda_output", "ptx_target_arch"):
@@ -119,37 +111,6 @@ def test_a_choice_of_the_caller_stays(compiled, monkeypatch):
             before = wp.config.cuda_output, wp.config.ptx_target_arch
             use_gpu_code(Card(90, TOOLKIT))
             assert (wp.config.cuda_output, wp.config.ptx_target_arch) == before
-
-
-@pytest.mark.evidence
-@pytest.mark.parametrize(
-    ("robot", "links", "precision", "blocks"),
-    [
-        ("ur5e", ["tool0"], "float64", [WAVE_BLOCK_DIM, 256]),
-        ("dual_panda", ["left_panda_hand", "right_panda_hand"], "float32", [WAVE_BLOCK_DIM] * 2),
-    ],
-)
-def test_modules_are_those_of_the_launches_with_their_blocks(robot, links, precision, blocks):
-    solver = ik_service.IKSolver(ik_service.load_robot(robot, collision="ignore"), links, device="cpu")
-    modules = gpu_modules(solver, float64_finish=precision == "float64")
-    kernels = island_kernels(solver, precision=precision)
-    assert [modules[one.kernel.module] for one in kernels] == blocks
-    launched = [item for kernel in kernels for item in kernel.blocks().items()]
-    assert len(launched) == len(blocks) + blocks.count(WAVE_BLOCK_DIM)  # with what keeps the best of a wave
-    assert [modules[module] for module, _ in launched] == [block for _, block in launched]
-    assert SOLVE_EXTRAS in modules
-
-
-@pytest.mark.evidence
-@pytest.mark.usefixtures("cache")
-def test_kernels_that_check_for_collision_compile():
-    plain, checked = (
-        gpu_modules(ik_service.IKSolver(ik_service.load_robot("ur5e", collision=collision), ["tool0"], device="cpu"))
-        for collision in ("ignore", "read")
-    )
-    own = {module: block for module, block in checked.items() if module not in plain}
-    assert len(own) == 2  # the island with its check, and the verdict
-    assert {path.suffix for path in compile_for_gpus(own, ARCHITECTURES[:1])} == {".cubin", ".ptx"}
 
 
 @pytest.mark.usefixtures("cache")

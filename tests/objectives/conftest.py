@@ -69,11 +69,6 @@ def scene(name: str) -> Scene:
     return Scene(name, weighed(load_urdf(TWO_TREES)), "l_tool", "r_tool", "ground", ("left_3", "right_1"))
 
 
-@pytest.fixture(params=["fixed", "floating", "two_trees"])
-def any_scene(request):
-    return scene(request.param)
-
-
 @pytest.fixture
 def panda():
     return scene("fixed").robot

@@ -105,29 +105,6 @@ class Hinge(IKObjective):
         wp.launch(_hinge_jacobian, joint_q.shape, given, [jacobian], device=joint_q.device)
 
 
-def builtin_objectives(where):
-    target = [0.3, 0.2, 0.4], [0.5, 0.5, -0.5, 0.5]
-    return [
-        objectives.IKObjectivePose(where.tip, *target, offset=[0, 0.1, 0, 0, 0, 0, 1]),
-        objectives.IKObjectiveRelativePose(where.tip, where.other, *target),
-        objectives.IKObjectiveLookAt(where.tip, [1.0, 2.0, 3.0]),
-        objectives.IKObjectiveAxisAlign(where.tip, [0, 0, 1], [0.3, 0.2, -1], reference_link=where.other),
-        objectives.IKObjectivePlane(where.tip, target[0], [1, 2, 3]),
-        objectives.IKObjectiveLine(where.tip, target[0], [1, 2, 3], offset=[0, 0.1, 0, 0, 0, 0, 1]),
-        objectives.IKObjectiveCenterOfMass(target[0]),
-        objectives.IKObjectiveJointLimit(0.1),
-        objectives.IKObjectivePosture(where.robot.mid_joint_q, weight=1e-3),
-    ]
-
-
-@pytest.mark.evidence
-def test_the_builtin_objectives_pass(any_scene):
-    for objective in builtin_objectives(any_scene):
-        report = objectives.check(objective, any_scene.robot, tolerance=TIGHT)
-        assert (report.objective, report.methods) == (type(objective).__name__, ("analytic", "autodiff"))
-        assert 0 < report.nonzero_count <= report.compared_count
-
-
 def test_objectives_without_mistakes_pass(panda):
     report = objectives.check(Sine(support=DIAGONAL), panda)
     assert report.nonzero_count == 2 * 8 * 3

@@ -10,7 +10,7 @@ import warp as wp
 import objectives
 from ik_service import IKSolver, load_robot
 from objectives import IKJacobianType, IKObjective, IKObjectivePose, InputError, ObjectiveError, UnknownNameError
-from objectives.expression.kernels import jacobian_kernel, residual_kernel
+from objectives.expression.kernels import residual_kernel
 from tests.objectives.conftest import GUARD, scene
 from tests.objectives.objectives_of_tests import Functions, Height
 
@@ -230,11 +230,6 @@ class TestKernels:
             ((group, _),) = pose_objective(where.tip).stated_elements(where.robot.on_device("cpu"))
             groups.add(group)
         assert len(groups) == len({residual_kernel(group) for group in groups}) == 1
-
-    def test_only_residuals_keep_the_backward_pass(self, panda):
-        ((group, _),) = pose_objective().stated_elements(panda.on_device("cpu"))
-        assert residual_kernel(group).module.options["enable_backward"] is True
-        assert jacobian_kernel(group).module.options["enable_backward"] is False
 
 
 def test_every_limited_dof_is_free_on_its_limit(panda, workplace):

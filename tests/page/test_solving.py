@@ -42,7 +42,10 @@ def pulled(posed, way, free=()):
 
 
 def questions():
-    for name, free, objects, options in (
+    for name, free, objects, options, *way in (
+        ("ur5e", (), {}, {"solutions": 8}),
+        ("ur5e", (), {}, {"solutions": "all"}),
+        ("ur5e", (), {}, {}, 2.0, 0.0, 0.0),  # beyond reach
         ("panda", (), {}, {}),
         ("panda", ("rz",), {}, {}),
         ("panda", ("rx", "ry", "rz"), {}, {}),
@@ -50,7 +53,7 @@ def questions():
         ("panda", (), {}, {"collision": "off"}),
         ("dual_panda", (), {}, {"solutions": 3}),
     ):
-        posed = pulled(PosedRobot(name, load_robot(name)), [0.05, 0.02, -0.06], free)
+        posed = pulled(PosedRobot(name, load_robot(name)), way or [0.05, 0.02, -0.06], free)
         yield posed.question(any_branch="solutions" in options, options=options, objects=objects)
 
 
@@ -61,6 +64,10 @@ def test_this_process_and_a_service_answer_alike(local, remote, question):
     assert np.abs(here.joint_q - there.joint_q).max() < SAME_M
     assert here.solutions.shape == there.solutions.shape
     assert (here.branches.tolist(), here.is_complete) == (there.branches.tolist(), there.is_complete)
+    assert here.proof.tolist() == there.proof.tolist()
+    if question.robot == "ur5e":
+        assert here.is_complete or here.proof.tolist() == [1]
+        assert len(set(here.branches.tolist())) == len(here.solutions)
     for name in ("position_error", "orientation_error"):
         ours, theirs = getattr(here, name), getattr(there, name)
         assert ours.shape == theirs.shape == (1, len(question.targets))
@@ -68,26 +75,6 @@ def test_this_process_and_a_service_answer_alike(local, remote, question):
         assert np.nanmax(np.abs(ours - theirs), initial=0.0) < SAME_M
     assert (here.closest, here.advice) == (there.closest, there.advice)
     assert here.clearance == pytest.approx(there.clearance, abs=SAME_M)
-
-
-def all_of_an_arm(count):
-    posed = pulled(PosedRobot("ur5e", load_robot("ur5e")), [0.05, 0.02, -0.06])
-    return posed.question(any_branch=True, options={"solutions": count}, objects={})
-
-
-@pytest.mark.parametrize("count", [8, "all"])
-def test_branches_come_over_http_too(local, remote, count):
-    here, there = (solving.solve(all_of_an_arm(count)) for solving in (local, remote))
-    assert here.is_complete
-    assert there.is_complete
-    assert here.branches.tolist() == there.branches.tolist()
-    assert len(set(here.branches.tolist())) == len(here.solutions) > 1
-
-
-def test_proofs_come_over_http_too(local, remote):
-    posed = pulled(PosedRobot("ur5e", load_robot("ur5e")), [2.0, 0.0, 0.0])
-    for solving in (local, remote):
-        assert solving.solve(posed.question(**NOTHING)).proof.tolist() == [1]
 
 
 def test_what_is_wrong_is_said(local, service_url, running_service):
@@ -105,9 +92,7 @@ def test_what_is_wrong_is_said(local, service_url, running_service):
         solving.close()
 
 
-def test_a_robot_that_is_brought_beside_a_service_is_solved_for_here(
-    remote, service_url, tmp_path, monkeypatch, capsys
-):
+def test_a_robot_brought_beside_a_service_is_solved_for_here(remote, service_url, tmp_path, monkeypatch, capsys):
     name = remote.add_robot("my arm.urdf", builtin_urdf("ur5e"))
     posed = PosedRobot(name, remote.robot(name))
     question = posed.question(**NOTHING)
@@ -130,14 +115,6 @@ def test_a_robot_that_is_brought_beside_a_service_is_solved_for_here(
     assert len(remote.files) <= BROUGHT_MOST
 
 
-def test_a_robot_from_a_file_comes_first(tmp_path):
-    (tmp_path / "mine.urdf").write_bytes(builtin_urdf("ur5e"))
-    solving = LocalSolving("cpu", str(tmp_path / "mine.urdf"))
-    assert solving.robots[0] == "mine"
-    posed = PosedRobot("mine", solving.robot("mine"))
-    assert solving.solve(posed.question(**NOTHING)).success[0]
-
-
 def test_links_have_the_meshes_that_their_file_names_and_that_are_there(tmp_path):
     import trimesh
 
@@ -151,6 +128,7 @@ def test_links_have_the_meshes_that_their_file_names_and_that_are_there(tmp_path
     joint = f'<joint name="j" type="revolute"><parent link="a"/><child link="b"/>{joint}</joint>'
     (tmp_path / "mine.urdf").write_text(f'<robot name="mine">{links}{joint}</robot>')
     solving = LocalSolving("cpu", str(tmp_path / "mine.urdf"))
+    assert solving.robots[0] == "mine"
     assert solving.bodies("mine").keys() == {"a"}
     (body,) = solving.bodies("mine")["a"]
     assert body.color is None

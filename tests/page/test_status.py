@@ -1,14 +1,15 @@
 """The status while a question is answered: it never says of an old answer that the new target is reached."""
 
 import functools
-import re
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from ik_service.kernels.kernel_loading import KernelsFor, compiling_notice
 from ik_service.page import LocalSolving, PageError, words
 from ik_service.page.visitor import Visitor
+from ik_service.robots import builtin_urdf
 from tests.bounded import until
 from tests.page.guests import Guest, drawn_colors
 
@@ -61,24 +62,16 @@ def test_nothing_of_an_old_answer_is_shown_while_one_is_awaited(guest, monkeypat
     assert "mm" in guest.status
 
 
-def test_what_was_counted_before_is_taken_away(guest, monkeypatch):
-    for action, of in (("random", "random"), ("follow", "path")):
-        guest.do(action)
-        assert words._dark(words.GOOD) in getattr(guest.panel, of).content
-        with monkeypatch.context() as patch:
-            said = slow(guest, patch, lambda of=of: getattr(guest.panel, of).content)
-            guest.do(action)
-        assert said[0][1] == ""
-        assert getattr(guest.panel, of).content
-
-
-def test_other_solutions_are_taken_away_while_others_are_sought(guest, monkeypatch):
-    guest.do("solutions")
-    assert len(guest.visitor.others)
-    said = slow(guest, monkeypatch, lambda: (guest.panel.found.content, len(guest.visitor.others)))
-    guest.do("solutions")
+@pytest.mark.parametrize(("action", "of"), [("random", "random"), ("follow", "path"), ("solutions", "found")])
+def test_what_was_found_before_is_taken_away(guest, monkeypatch, action, of):
+    guest.do(action)
+    count = len(guest.visitor.others)
+    assert getattr(guest.panel, of).content
+    assert bool(count) == (action == "solutions")
+    said = slow(guest, monkeypatch, lambda: (getattr(guest.panel, of).content, len(guest.visitor.others)))
+    guest.do(action)
     assert said[0][1] == ("", 0)
-    assert guest.panel.found.content
+    assert (bool(getattr(guest.panel, of).content), len(guest.visitor.others)) == (True, count)
 
 
 def test_the_old_robot_is_not_green_while_the_next_is_read(guest, monkeypatch):
@@ -100,29 +93,12 @@ def test_a_question_that_may_pass_is_asked_again(guest, monkeypatch):
     guest.do("solutions")
     assert "The service &lt;compiles&gt;." in guest.status
     assert "Reached" not in guest.status
+    assert SOLVING not in guest.status
+    assert words.GOOD not in colors(guest)
     assert guest.panel.found.content == ""
     until(lambda: guest.work() or guest.panel.found.content)
     assert len(guest.visitor.others)
     assert "Reached" in guest.status
-
-
-def test_the_status_has_one_height(guest):
-    waiting = words.waiting_html(guest.posed, 2.0, "A long reason." * 30)
-    heights = [re.search(r"--targets:\d+", text)[0] for text in (guest.status, waiting)]
-    assert heights[0] == heights[1] == "--targets:1"
-    assert "height: calc((12 + var(--targets)) * 1lh)" in words.STYLE
-
-
-def test_a_question_without_an_answer_ends_the_wait(guest, monkeypatch):
-
-    def fails():
-        raise PageError("The service <rests>.")
-
-    slow(guest, monkeypatch, fails)
-    guest.do("solutions")
-    assert "The service &lt;rests&gt;." in guest.status
-    assert SOLVING not in guest.status
-    assert words.GOOD not in colors(guest)
 
 
 def test_who_waits_for_another_visitor_is_told(guest):
@@ -169,19 +145,28 @@ def test_the_wait_has_seconds_and_the_reason(guest, monkeypatch):
 
 
 @pytest.mark.parametrize("content", [b"<robot", b"<mujoco/>", b" " * 1_000_001])
-def test_a_failed_upload_is_never_said_to_be_reached(guest, content):
-    button, is_good = guest.panel.robot, words._dark(words.GOOD)
+def test_a_failed_upload_leaves_the_robot_and_is_never_said_to_be_reached(guest, content):
+    posed, joint_q, is_good = guest.posed, guest.posed.joint_q.copy(), words._dark(words.GOOD)
     assert is_good in guest.status
-    guest.do("file", SimpleNamespace(name="mine.urdf", content=content))
-    assert button is guest.panel.robot  # the robot before stays
+    guest.do("file", SimpleNamespace(name="<mine>.urdf", content=content))
+    assert "&lt;mine&gt;.urdf" in guest.status
     for _ in range(2):  # also after further actions without an answer
+        assert guest.posed is posed
+        assert np.array_equal(posed.joint_q, joint_q)
         assert "No answer" in guest.status
         assert is_good not in guest.status
         assert "Reached" not in guest.status
-        assert words.GOOD not in colors(guest)
+        assert colors(guest) == {words.BY_HAND}
         guest.do("grab")
     guest.do("branch")
     assert "Reached" in guest.status
+
+
+def test_a_robot_that_is_brought_is_shown(guest):
+    guest.do("file", SimpleNamespace(name="mine.urdf", content=builtin_urdf("ur5e")))
+    assert guest.posed.name.startswith("mine ")
+    assert guest.posed.answer.success[0]
+    assert guest.panel.robot.options[0] == guest.posed.name
 
 
 def test_what_is_compiled_for_an_answer_is_known_while_it_is(monkeypatch, tmp_path):

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from ik_service.mechanism.transforms import quaternion_from_rpy
-from ik_service.page import Page, PageError, words
+from ik_service.page import LocalSolving, Page, PageError, words
 from ik_service.page.drawing import LIMIT_COLOR
+from ik_service.page.geometry import JOINT_MATERIAL, RESULT
 from ik_service.page.panel import HERE
 from ik_service.page.questions import ROTATIONS
-from ik_service.page.stage import pose_of
-from ik_service.robots import builtin_urdf
-from tests.bounded import until
+from ik_service.page.stage import BESIDE, OBSTACLES_MOST, pose_of
+from ik_service.page.visitor import Visitor
+from ik_service.robots import builtin_robot_names
 from tests.page.guests import Guest, drawn_colors, drawn_position
 
 DRAWN_M = 1e-6  # positions are sent as float32
@@ -124,6 +125,7 @@ def test_all_branches_of_an_arm_are_named(server, solving):
     assert len(set(branches)) == len(names) == 7
     assert min(branches) >= 0
     assert all(name.endswith(words.branch_name(branch)) for name, branch in zip(names, branches, strict=True))
+    assert words.branch_name(4 + 1) == "shoulder B, elbow A, wrist B"
     numbers = [node for node in guest.visitor.client.scene._handle_from_node_name if "label" in node]
     assert len({*numbers} - nodes) == len(names)
     taken = guest.visitor.others[2]
@@ -131,12 +133,6 @@ def test_all_branches_of_an_arm_are_named(server, solving):
     assert "Reached" in guest.status  # solved again from there
     assert np.abs(guest.posed.joint_q - taken).max() < 1e-3
     assert set(guest.visitor.client.scene._handle_from_node_name) == nodes
-
-
-def test_a_bit_of_a_branch_is_a_letter():
-    assert words.branch_name(0) == "shoulder A, elbow A, wrist A"
-    assert words.branch_name(4 + 1) == "shoulder B, elbow A, wrist B"
-    assert len({words.branch_name(branch) for branch in range(8)}) == 8
 
 
 def test_spheres_and_an_obstacle(guest):
@@ -177,21 +173,11 @@ def test_collision_can_be_left_out(guest):
     assert guest.visitor.question.objects.keys() == {"box_1"}
 
 
-def test_a_robot_that_is_brought_is_shown(guest):
-    guest.do("file", SimpleNamespace(name="mine.urdf", content=builtin_urdf("ur5e")))
-    assert guest.posed.name.startswith("mine ")
-    assert guest.posed.answer.success[0]
-    assert guest.panel.robot.options[0] == guest.posed.name
-    shown = guest.posed
-    for content in (b"<robot", b"<mujoco/>", b" " * 1_000_001):
-        guest.do("file", SimpleNamespace(name="<other>.urdf", content=content))
-        assert "&lt;other&gt;.urdf" in guest.status
-        assert guest.posed is shown
-
-
 def test_another_robot_is_shown_from_the_beginning(guest):
+    before = guest.stage.gizmos["panda_hand"].name  # of which a browser keeps the pose
     guest.do("robot", "ur5e")
     assert list(guest.stage.gizmos) == ["tool0"]
+    assert guest.stage.gizmos["tool0"].name != before
     assert guest.posed.answer.success[0]
     first = guest.posed.joint_q.copy()
     guest.drag("tool0", [0.05, 0.0, -0.05])
@@ -233,51 +219,13 @@ def test_no_other_solution_is_said(guest):
     assert (guest.panel.solution.value, guest.panel.found.content) == (HERE, "")
 
 
-class Flaky:
-    """Solves, but for some questions."""
-
-    def __init__(self, solving):
-        self._solving, self.trouble = solving, None
-        self.robots, self.workers, self.address, self.robot = ("panda",), 1, solving.address, solving.robot
-        self.bodies, self.files, self.compiling = solving.bodies, {}, ""
-
-    def solve(self, question):
-        if self.trouble is not None:
-            raise self.trouble
-        return self._solving.solve(question)
-
-    def close(self):
-        self.trouble = PageError("closed")
-
-
-def test_who_does_not_answer_is_asked_again(server, solving):
-    flaky = Flaky(solving)
-    guest = Guest(server, flaky, "panda")
-    flaky.trouble = PageError("The service <rests>.", may_pass=True)
-    gizmo = guest.drag("panda_hand", [0.0, 0.0, -0.02])
-    assert "The service &lt;rests&gt;." in guest.status
-    flaky.trouble = None
-    until(lambda: guest.work() or "Reached" in guest.status)
-    assert np.linalg.norm(drawn_position(guest.stage.drawing, "panda_hand") - gizmo.position) < 1e-3
-
-
-def test_a_fault_of_ours_is_told_and_logged(server, solving, caplog):
-    flaky = Flaky(solving)
-    guest = Guest(server, flaky, "panda")
-    flaky.trouble = ZeroDivisionError("by zero")
+def test_a_fault_of_ours_is_told_and_logged(guest, monkeypatch, caplog):
+    monkeypatch.setattr(guest.visitor._solving, "solve", lambda _: 1 / 0)
     assert words.GOOD in drawn_colors(guest.stage.drawing)
     guest.drag("panda_hand", [0.0, 0.0, -0.02])
-    assert "Something went wrong here: by zero" in guest.status
+    assert "Something went wrong here: division by zero" in guest.status
     assert words.GOOD not in drawn_colors(guest.stage.drawing)
-    assert "by zero" in caplog.text
-
-
-def test_who_has_left_gets_nothing_more(guest):
-    guest.visitor.leave()
-    solves = guest.visitor.solves
-    guest.visitor.dragged()
-    guest.work()
-    assert guest.visitor.solves == solves
+    assert "division by zero" in caplog.text
 
 
 def test_who_leaves_during_a_solve_gets_no_answer(guest, solving, monkeypatch):
@@ -292,10 +240,101 @@ def test_who_leaves_during_a_solve_gets_no_answer(guest, solving, monkeypatch):
     guest.do("branch")
     assert visitor.is_gone
     assert guest.status == "as it was"
+    solves = visitor.solves
+    visitor.dragged()
+    guest.work()
+    assert visitor.solves == solves
 
 
-def test_a_page_without_its_robot_or_port_is_refused(solving):
+def test_a_page_without_its_robot_or_port_is_refused():
     with pytest.raises(PageError, match="no robot 'nobody'"):
-        Page(Flaky(solving), "nobody")
-    with Page(Flaky(solving)) as page, pytest.raises(PageError, match="--port"):
-        Page(Flaky(solving), port=int(page.url.rpartition(":")[2]))
+        Page(LocalSolving("cpu"), "nobody")
+    with Page(LocalSolving("cpu")) as page, pytest.raises(PageError, match="--port"):
+        Page(LocalSolving("cpu"), port=int(page.url.rpartition(":")[2]))
+
+
+# ---------------------------------------------------------------------- obstacles, bodies, dark or light
+def test_obstacles_are_added_dragged_sized_and_removed(guest):
+    stage, panel = guest.stage, guest.panel
+    guest.do("box")
+    guest.do("ball")
+    assert guest.visitor.question.objects == stage.objects()
+    assert [one["shape"] for one in stage.objects().values()] == ["sphere", "box"]
+    box, ball = stage.obstacles
+    box.gizmo.position = np.array([0.6, 0.5, 0.1])
+    for phase in ("start", "update", "end"):
+        guest.send(box.gizmo, phase)
+    guest.work()
+    assert not guest.visitor._earlier  # only drags of targets are undone
+    asked = guest.visitor.question.objects
+    placed = {"position": [0.6, 0.5, 0.1], "orientation_xyzw": [0.0, 0.0, 0.0, 1.0]}
+    assert asked["box_1"] == {"shape": "box", "size": [0.15] * 3, **placed}
+    guest.click(panel.size, 300.0)  # of the box, which was moved last
+    assert guest.visitor.question.objects["box_1"]["size"] == [0.3] * 3
+    assert guest.visitor.question.objects["ball_1"]["radius"] == 0.075
+    guest.send(ball.gizmo, "update")
+    guest.work()
+    assert panel.size.value == 150.0
+    guest.do("remove")
+    assert guest.visitor.question.objects.keys() == {"box_1"}
+    assert panel.size.value == 300.0
+    for _ in range(OBSTACLES_MOST + 2):
+        guest.do("box")
+    assert len(stage.obstacles) == len(guest.visitor.question.objects) == OBSTACLES_MOST
+
+
+def test_new_obstacles_are_free_of_each_other(guest):
+    for kind in ("box", "ball", "box", "ball"):
+        guest.do(kind)
+    places = np.array([one["position"] for one in guest.stage.objects().values()])
+    apart = np.linalg.norm(places[:, None] - places, axis=2)[~np.eye(len(BESIDE), dtype=bool)]
+    assert apart.min() > 0.2
+
+
+@pytest.mark.parametrize("name", builtin_robot_names())
+def test_every_joint_of_a_built_in_robot_shows_the_result(server, solving, name):
+    guest = Guest(server, solving, name)
+    bodies, posed, drawing = solving.bodies(name), guest.posed, guest.stage.drawing
+    own = {one.color for shown in bodies.values() for one in shown if one.material != JOINT_MATERIAL}
+    assert len(own) >= 2
+    assert None not in own
+    colors = [node.batched_colors[part.share != RESULT].tolist() for part, node in drawing._drawn]
+    drawn = {tuple(color) for own_colors in colors for color in own_colors}
+    assert drawn == own
+    assert "Reached" in guest.status
+    shown = {int(dof) for part, _ in drawing._drawn for dof in part.index[part.share == RESULT]}
+    slid = [coordinate for _, coordinate, _ in guest.panel.sliders]
+    dofs = posed.robot.joint_qd_start[np.searchsorted(posed.robot.joint_q_start, slid)]
+    unseen = {posed.robot.dof_names[dof] for dof in dofs if dof not in shown}
+    assert len(dofs) >= 1
+    assert unseen == ({"platform_" + axis for axis in "xyz"} if name == "delta" else set())  # these have no body
+    assert drawn_colors(drawing, np.flatnonzero(~posed.held_dofs())) == {words.GOOD}
+
+
+def test_dark_is_that_of_the_system(server, solving):
+    guest = Guest(server, solving, "panda")
+    for is_dark in (True, False, True):
+        guest.do("scheme", is_dark)
+        assert guest.visitor._is_dark == is_dark
+    guest.do("robot", "ur5e")
+    assert guest.visitor._is_dark
+    assert "Reached" in guest.status
+
+
+def test_a_page_that_is_dark_stays_dark(server, solving):
+    visitor = Visitor(Guest.client_of(server), solving, lambda _: None, is_dark=True)
+    visitor.enter("panda")
+    visitor.enqueue("scheme", False)
+    visitor.work()
+    visitor.leave()
+    assert visitor._is_dark
+
+
+def test_a_scheme_that_comes_first_does_not_keep_the_first_solve(guest):
+    visitor = guest.visitor
+    guest.do("robot", "panda")
+    visitor.enqueue("scheme", True)
+    visitor.enqueue("again")
+    guest.work()
+    assert visitor._is_dark
+    assert "Reached" in guest.status

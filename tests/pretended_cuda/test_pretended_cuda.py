@@ -21,7 +21,7 @@ ALL = ("-m", "evidence or not evidence")
 FIRST_RUN_S = 1800.0  # all kernels are compiled in the first test
 pytestmark = pytest.mark.timeout(FIRST_RUN_S)
 UNREACHED = {  # places that ask no GPU here, each with its reason
-    "ik_service/torch/operators.py:90": "PyTorch has no tensors on the pretended device; an H100 has run it",
+    "ik_service/torch/operators.py:90": "PyTorch has no tensors on the pretended device; an H100 has run it"
 }
 
 

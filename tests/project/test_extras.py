@@ -97,11 +97,8 @@ def run(program, *extras):
     return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_the_plain_dependencies_are_these():
+def test_the_plain_dependencies_are_these_and_the_extras_of_former_days_are_empty():
     assert declared("") == PLAIN
-
-
-def test_the_extras_of_former_days_are_empty():
     assert declared("service") == declared("cli") == set()
 
 
@@ -155,12 +152,7 @@ def test_an_extra_has_all_that_its_part_imports(program, extra):
 
 @pytest.mark.parametrize(
     ("program", "extra"),
-    [
-        (CLIENT, "client"),
-        (PAGE, "page"),
-        ("import ik_service.torch", "torch"),
-        ("import ik_service.jax", "jax"),
-    ],
+    [(CLIENT, "client"), (PAGE, "page"), ("import ik_service.torch", "torch"), ("import ik_service.jax", "jax")],
 )
 def test_what_is_missing_is_named_with_its_extra(program, extra):
     done = run(program)

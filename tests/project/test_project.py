@@ -96,14 +96,21 @@ def imported_packages(file: pathlib.Path) -> set[str]:
     return {name.partition(".")[0] for name in names} - sys.stdlib_module_names
 
 
+def copied(files: list[pathlib.Path], folder: pathlib.Path) -> pathlib.Path:
+    """Copy files of the project to their places below a folder, and return it."""
+    for file in files:
+        copy = folder / file.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, copy)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     """The project built as a stranger would build it, from a copy of its files."""
     folder = tmp_path_factory.mktemp("wheel")
-    for file in files_like("ik_service/*", "objectives/*", "pyproject.toml", "LICENSE", "README.md", "MANIFEST.in"):
-        copy = folder / "source" / file.relative_to(ROOT)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(file, copy)
+    patterns = ("ik_service/*", "objectives/*", "pyproject.toml", "LICENSE", "README.md", "MANIFEST.in")
+    copied(files_like(*patterns), folder / "source")
     command = [sys.executable, "-m", "pip", "wheel", "-qq", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run([*command, "-w", str(folder), str(folder / "source")], check=True)
     (built,) = folder.glob("*.whl")
@@ -223,10 +230,7 @@ def test_built_package_holds_all_sources_and_nothing_else(wheel):
 
 
 def test_source_archive_holds_all_files_and_its_tests_pass(tmp_path):
-    folder = tmp_path / "source"
-    for file in project_files():
-        (folder / file.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(file, folder / file.relative_to(ROOT))
+    folder = copied(project_files(), tmp_path / "source")
     build = "from setuptools.build_meta import build_sdist; build_sdist('.')"
     subprocess.run([sys.executable, "-c", build], cwd=folder, check=True, capture_output=True)
     (archive,) = folder.glob("*.tar.gz")
@@ -247,10 +251,7 @@ def test_source_archive_holds_all_files_and_its_tests_pass(tmp_path):
 
 @pytest.mark.evidence  # twine is fetched
 def test_the_archives_pass_the_check_of_the_index(tmp_path):
-    folder = tmp_path / "source"
-    for file in project_files():
-        (folder / file.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(file, folder / file.relative_to(ROOT))
+    folder = copied(project_files(), tmp_path / "source")
     command = ["make", "dist", f"VENV={sys.prefix}", "environment=true"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -16,10 +16,6 @@ def folder_of(path):
     return next(parent for parent in path.parents if parent.name == "templates")
 
 
-def test_there_are_templates():
-    assert len(TEMPLATES) > 30
-
-
 @each_template
 def test_a_template_is_used_by_its_name(path):
     folder = folder_of(path)
@@ -34,9 +30,3 @@ def test_a_template_is_tidy(path):
     assert text.strip("\n") + "\n" == text, "empty lines at an end"
     lines = text.splitlines()
     assert [line for line in lines if "\t" in line or line != line.rstrip() or len(line) > LINE_LENGTH] == []
-
-
-@pytest.mark.parametrize("path", [path for path in TEMPLATES if path.suffixes[0] in (".c", ".h")])
-def test_c_is_indented_by_four(path):
-    lines = path.read_text().splitlines()
-    assert [line for line in lines if not line.startswith(" *") and (len(line) - len(line.lstrip())) % 4] == []

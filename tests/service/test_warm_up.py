@@ -37,22 +37,15 @@ ASKED = {name: SOLVE_REQUESTS[name] for name in ("one_pose", "tool_and_free_axis
     "obstacle": {"targets": [POSE], "world": OBSTACLE},
     "contact allowed": {"targets": [POSE], "options": {"collision": "off"}},
 }
-OF_OTHERS = {
-    "dual_panda": SOLVE_REQUESTS["two_arms"],
-    "delta": {"targets": [{"link": "platform", "positions": [[0, 0, -0.3]]}]},
-}
+LOW = {"targets": [{"link": "platform", "positions": [[0, 0, -0.3]]}]}
+OF_OTHERS = {"dual_panda": SOLVE_REQUESTS["two_arms"], "delta": LOW}
 
 
 def service(**settings):
     """What `compile_ahead` sees of a service that is ready; it has no pool, so nothing can be queued."""
-    entries = {name: SimpleNamespace(model=load_robot(name)) for name in NAMES}
+    catalog = SimpleNamespace(entries={name: SimpleNamespace(model=load_robot(name)) for name in NAMES})
     given = ServiceSettings(device="cpu", insecure=True, **settings)
-    return SimpleNamespace(
-        is_ready=True,
-        admission=SimpleNamespace(draining=False),
-        settings=given,
-        catalog=SimpleNamespace(entries=entries),
-    )
+    return SimpleNamespace(is_ready=True, admission=SimpleNamespace(draining=False), settings=given, catalog=catalog)
 
 
 def codes(state):

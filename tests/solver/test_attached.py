@@ -1,13 +1,16 @@
 """Solves with objects that links carry, judged by the host's float64 check."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from ik_service import IKStatus, load_robot
-from ik_service.robots import AttachedObject, Box, World
+from ik_service.collision.distance_grid import DistanceGrid
+from ik_service.robots import AttachedObject, Box, CollisionModel, World
 from objectives import InputError
 from tests.solver.conftest import bare_robot, cpu_solver, use_engine
-from tests.solver.test_collision import HAND, WORLD, free_targets, judged, panda_with_spheres
+from tests.solver.test_collision import HAND, SPHERES, WORLD, free_targets, judged, panda_with_spheres
 
 ROD = AttachedObject(HAND, [[0.0, 0.0, 0.1 + 0.04 * k, 0.03] for k in range(6)])
 BAG = AttachedObject(
@@ -106,3 +109,30 @@ def test_without_a_check_nothing_is_attached(solver):
     with pytest.raises(InputError, match="has no collision model"):
         cpu_solver(bare_robot("panda"), [HAND]).solve(target, attached=held)
     assert solver.solve(target, attached=held, options={"collision": "off"}).clearance is None
+
+
+GRID = DistanceGrid.sampled(WORLD.objects["ball"].signed_distance, (-0.5, 0.2, 0.4), (-0.1, 0.6, 0.8), 0.02)
+STICK = {"stick": AttachedObject(HAND, [[0.0, 0.0, 0.12, 0.03], [0.0, 0.0, 0.2, 0.03]], ["can"])}
+AMONG = {
+    "itself": {},
+    "objects": {"world": WORLD},
+    "grid": {"world": World({"ball": GRID, "can": WORLD.objects["can"]})},
+    "some": {"world": WORLD, "object_enabled": np.random.default_rng(4).random((100, 5)) < 0.4},
+    "carried": {"world": WORLD, "attached": STICK},
+}
+
+
+@pytest.mark.parametrize("case", AMONG)
+def test_clearance_from_objects_is_that_of_a_robot_without_pairs_and_changes_nothing_else(panda, solver, case):
+    given, targets = AMONG[case], free_targets(panda, 100)
+    plain, result = (solver.solve(*targets, **given, options={"world_clearance": asked}) for asked in (False, True))
+    held = {name: replace(one, touches=[*one.touches, *SPHERES]) for name, one in given.get("attached", {}).items()}
+    robot = panda.with_collision_model(CollisionModel(SPHERES, ()))  # and what is attached may touch all links
+    around = given.get("world"), given.get("object_enabled")
+    alone = robot.collision(result.joint_q.astype(float), *around, attached=held).clearance
+    np.testing.assert_allclose(result.world_clearance, alone, atol=1e-12)
+    assert (result.world_clearance > result.clearance).any() or case == "grid"
+    assert np.isfinite(alone).any() == (case != "itself")
+    assert plain.world_clearance is None
+    for column in ("joint_q", "success", "status", "clearance", "closest"):
+        assert getattr(plain, column).tobytes() == getattr(result, column).tobytes(), column

@@ -5,10 +5,9 @@ import pickle
 import numpy as np
 import pytest
 
-import ik_service
 from ik_service import IKStatus
-from ik_service.robots import CoordinateConstraint, LoopConstraint, load_urdf
-from objectives import IKObjectiveCoupling, IKObjectivePosture, InputError, UnknownNameError
+from ik_service.robots import CoordinateConstraint, LoopConstraint
+from objectives import IKObjectiveCoupling, InputError, UnknownNameError
 from tests.solver.conftest import EACH_ENGINE, bare_robot, cpu_solver
 from tests.solver.test_loops import CLOSED, four_bar, gaps
 
@@ -52,38 +51,6 @@ def test_targets_are_met_with_gear_and_cam(geared, engine):
     assert result.constraint_names == ("gear", "cam")
     reached = robot.forward_kinematics(result.joint_q, ["panda_hand"]).positions
     assert np.linalg.norm(reached - positions, axis=-1)[result.success].max() <= 1e-3
-
-
-@pytest.mark.evidence
-def test_a_constraint_is_enabled_per_problem(geared):
-    robot, positions = geared
-    solver = cpu_solver(robot, ["panda_hand"])
-    enabled = np.array([[True, False], [False, True], [False, False], [True, True]])
-    result = solver.solve(positions[:4], constraint_enabled=enabled)
-    assert ((misses(robot, result.joint_q) <= CLOSED) == enabled).all()
-    for p in range(4):
-        alone = solver.solve(positions[p : p + 1], constraint_enabled=enabled[p])
-        assert alone.joint_q[0].tobytes() == result.joint_q[p].tobytes()
-
-
-@pytest.mark.evidence
-def test_a_linear_constraint_is_what_elimination_makes_of_it():
-    text = ik_service.robots.builtin_urdf("panda").decode()
-    mimic = '<mimic joint="panda_joint4" multiplier="-0.8" offset="0.3"/></joint>'
-    before, _, after = text.partition('<joint name="panda_joint6"')
-    body, _, rest = after.partition("</joint>")
-    eliminated = load_urdf(f'{before}<joint name="panda_joint6"{body}{mimic}{rest}')
-    robot = bare_robot("panda").with_coordinate_constraints([GEAR])
-    start = robot.mid_joint_q.copy()
-    start[5] = 0.3 - 0.8 * start[3]
-    position = robot.forward_kinematics(start, ["panda_hand"]).positions
-    found = [
-        cpu_solver(one, ["panda_hand"], objectives=[IKObjectivePosture(start, weight=1e-2)])
-        .solve(position, initial_joint_q=start)
-        .joint_q
-        for one in (robot, eliminated)
-    ]
-    np.testing.assert_allclose(*found, atol=1e-4)
 
 
 @pytest.mark.evidence_cases("staged")

@@ -10,11 +10,11 @@ from ik_service.robots import load_urdf
 from tests.constraints import rounded
 from tests.solver.conftest import cpu_solver, poses_of
 
-CLOSED, CLOSED_APART = 1e-10, 1e-6  # [m], the second where targets pull
+CLOSED = 1e-10  # [m]
 COUNT, SHARE = 1000, 0.995
 PERTURBED = 0.1  # standard deviation of each coordinate [m or rad]
 EACH = pytest.mark.parametrize("mechanism", MECHANISMS, ids=[one.name for one in MECHANISMS])
-FOUR_BAR, FIVE_BAR, DELTA, STEWART = MECHANISMS
+STEWART = MECHANISMS[3]
 
 
 def rows(robot, joint_q):
@@ -59,17 +59,6 @@ def test_the_robot_is_that_of_the_closed_form(mechanism):
     np.testing.assert_allclose(robot.clamp_joint_q(joint_q), joint_q, rtol=0.0, atol=1e-15)
 
 
-@EACH
-def test_as_many_freedoms_are_left_as_there_are_drives(mechanism):
-    robot, step = load_robot(mechanism.name), 1e-6
-    joint_q = mechanism.configurations(1, np.random.default_rng(3))
-    ways = step * np.eye(robot.joint_dof_count)
-    near = [rows(robot, robot.integrate(np.tile(joint_q, (len(ways), 1)), sign * ways)) for sign in (1.0, -1.0)]
-    rank = np.linalg.matrix_rank((near[0] - near[1]) / (2.0 * step), tol=1e-6)
-    assert rank == near[0].shape[1]  # no row depends on the others
-    assert robot.joint_dof_count - rank == len(mechanism.drives)
-
-
 @pytest.mark.quick_cases("False-four_bar", "True-stewart")
 @EACH
 @pytest.mark.parametrize("is_driven", [False, True])
@@ -103,67 +92,6 @@ def test_targets_that_the_loops_allow_are_met(mechanism):
     assert gaps(robot, result.joint_q[result.success]).max() <= CLOSED
     reached = poses_of(robot, result.joint_q, mechanism.link)[0]
     assert np.linalg.norm(reached - positions, axis=1)[result.success].max() <= 1e-3
-
-
-def solved_from_drives(mechanism, count=COUNT, starts=None):
-    """Configurations that follow from random drives; other joints start in the middle, or where `starts` says."""
-    robot = load_robot(mechanism.name)
-    wanted = mechanism.configurations(count, np.random.default_rng(4))
-    drives = drive_columns(robot, mechanism)
-    given = np.tile(robot.mid_joint_q, (count, 1)) if starts is None else starts(robot, count)
-    given[:, drives] = wanted[:, drives]
-    result = cpu_solver(driven(robot, mechanism)).solve(problem_count=count, initial_joint_q=given)
-    assert result.success.mean() >= SHARE
-    return robot, result.joint_q[result.success], result.joint_q[result.success][:, drives]
-
-
-@pytest.mark.evidence
-def test_a_four_bar_follows_its_crank_in_both_modes():
-    robot, joint_q, crank = solved_from_drives(
-        FOUR_BAR, starts=lambda robot, count: robot.random_joint_q(np.random.default_rng(5), count)
-    )
-    point = poses_of(robot, joint_q, FOUR_BAR.link)[0][:, :2]
-    modes = [mechanisms.four_bar(crank[:, 0], side) for side in (1.0, -1.0)]
-    off = np.array([np.abs(np.angle(np.exp(1j * (joint_q[:, 2] - angle)))) for angle, _ in modes])
-    assert off.min(axis=0).max() <= 1e-9
-    assert 0.2 < off.argmin(axis=0).mean() < 0.8
-    far = np.array([np.linalg.norm(point - place, axis=1) for _, place in modes])
-    assert far.min(axis=0).max() <= 1e-9
-
-
-@pytest.mark.evidence
-def test_a_five_bar_has_its_tool_where_two_circles_meet_and_a_delta_its_platform_where_three_spheres_meet():
-    robot, joint_q, shoulders = solved_from_drives(FIVE_BAR)
-    tool = poses_of(robot, joint_q, FIVE_BAR.link)[0][:, :2]
-    far = np.array([np.linalg.norm(tool - mechanisms.five_bar(shoulders, side), axis=1) for side in (1.0, -1.0)])
-    assert far.min(axis=0).max() <= 1e-9
-    robot, joint_q, arms = solved_from_drives(DELTA)
-    assert np.linalg.norm(poses_of(robot, joint_q, DELTA.link)[0] - mechanisms.delta(arms), axis=1).max() <= 1e-9
-
-
-def test_a_stewart_platform_stands_on_its_legs():
-    """The legs in closed form at the pose that was found, and the pose that Newton's method finds from home."""
-    robot, joint_q, lengths = solved_from_drives(STEWART)
-    position, turn = poses_of(robot, joint_q, STEWART.link)
-    seen = mechanisms.stewart(position, turn)
-    for found, own in zip(seen, (lengths, joint_q[:, 7::3], joint_q[:, 8::3]), strict=True):
-        np.testing.assert_allclose(found, own, atol=1e-9)
-    other, orientation = mechanisms.stewart_platform(lengths)
-    np.testing.assert_allclose(other, position, atol=1e-9)
-    np.testing.assert_allclose(np.abs((orientation * turn).sum(axis=1)), 1.0, atol=1e-12)
-
-
-@pytest.mark.evidence
-@EACH
-def test_targets_out_of_reach_are_come_to_as_near_as_loops_and_limits_allow(mechanism):
-    """They are 0.2 m from the nearest of many places that are reached."""
-    robot, rng = load_robot(mechanism.name), np.random.default_rng(6)
-    reached = poses_of(robot, mechanism.configurations(20_000, rng), mechanism.link)[0]
-    targets = mechanisms.outside(reached, 50, 0.2, rng)
-    target = Target(mechanism.link, row_weights=[*mechanism.axes[:3], 0.0, 0.0, 0.0])
-    result = cpu_solver(robot, [target]).solve(targets)
-    assert gaps(robot, result.joint_q).max() <= CLOSED_APART
-    assert np.linalg.norm(poses_of(robot, result.joint_q, mechanism.link)[0] - targets, axis=1).max() <= 1.01 * 0.2
 
 
 FEW = 20

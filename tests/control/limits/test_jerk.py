@@ -7,7 +7,7 @@ from ik_service import IKStatus, load_robot
 from ik_service.control import ControlLimits, IKController, LimitKind, SecondOrderFilter
 from ik_service.errors import EngineError
 from objectives import InputError
-from tests.control.conftest import HOME, LINK, begun, distances, last_of, pose_of
+from tests.control.conftest import HOME, LINK, assert_within_limits, begun, distances, last_of, pose_of
 
 DT = 0.002
 ACCELERATION = 10.0  # [rad/s^2]
@@ -25,16 +25,17 @@ def jumps(robot, start, link, rng, ticks):
     return np.array(poses[:ticks])
 
 
-def check(robot, joint_q, dt, jerk, acceleration=ACCELERATION):
+def ride(robot, start, link, ticks, seed, **options):
+    """Commands towards targets that jump, after the start."""
+    controller = begun(robot, [link], start, **options)
+    targets = jumps(robot, start, link, np.random.default_rng(seed), ticks)
+    return np.array([start, *(controller.step(target, dt=DT).joint_q[0].copy() for target in targets)])
+
+
+def check(robot, joint_q, dt, jerk):
     """Limits of all ticks, from rest at the first configuration; returns the largest jerk."""
-    joint_q = np.vstack([joint_q[:1], joint_q[:1], joint_q[:1], joint_q])
-    speeds = np.diff(joint_q, axis=0) / dt
-    accelerations = np.diff(speeds, axis=0) / dt
-    jerks = np.abs(np.diff(accelerations, axis=0)) / dt
-    assert (joint_q >= robot.joint_limit_lower).all()
-    assert (joint_q <= robot.joint_limit_upper).all()
-    assert (np.abs(speeds) <= robot.joint_velocity_limit * (1.0 + ROUNDING)).all()
-    assert (np.abs(accelerations) <= acceleration * (1.0 + ROUNDING)).all()
+    assert_within_limits(robot, joint_q[1:], joint_q[0], dt, ACCELERATION, ROUNDING)
+    jerks = np.abs(np.diff(np.vstack([*[joint_q[:1]] * 2, joint_q]), n=3, axis=0)) / dt**3
     assert (jerks <= jerk * (1.0 + ROUNDING)).all()
     return jerks.max()
 
@@ -43,29 +44,20 @@ def check(robot, joint_q, dt, jerk, acceleration=ACCELERATION):
 @pytest.mark.parametrize("jerk", [200.0, 2000.0])
 def test_all_limits_hold_in_every_tick(panda, options, jerk):
     limits = ControlLimits(acceleration=ACCELERATION, jerk=jerk)
-    controller = begun(panda, [LINK], HOME, limits=limits, **options)
-    targets = jumps(panda, HOME, LINK, np.random.default_rng(4), 4000)
-    found = [HOME, *(controller.step(target, dt=DT).joint_q[0].copy() for target in targets)]
-    assert check(panda, np.array(found), DT, jerk) > 0.9 * jerk
+    assert check(panda, ride(panda, HOME, LINK, 4000, 4, limits=limits, **options), DT, jerk) > 0.9 * jerk
 
 
 def test_joints_may_have_jerk_limits_of_their_own(panda):
     limits = ControlLimits(acceleration=ACCELERATION, jerk={"panda_joint2": 150.0})
-    controller = begun(panda, [LINK], HOME, limits=limits)
-    targets = jumps(panda, HOME, LINK, np.random.default_rng(4), 2000)
-    found = [HOME, *(controller.step(target, dt=DT).joint_q[0].copy() for target in targets)]
-    check(panda, np.array(found), DT, 150.0)
+    check(panda, ride(panda, HOME, LINK, 2000, 4, limits=limits), DT, 150.0)
 
 
 def test_followers_keep_to_their_leaders():
     robot, link = load_robot("panda_gripper", collision="ignore"), "panda_leftfinger"
-    start = robot.mid_joint_q
-    controller = begun(robot, [link], start, limits=ControlLimits(acceleration=ACCELERATION, jerk=200.0))
-    targets = jumps(robot, start, link, np.random.default_rng(1), 1500)
-    found = [start, *(controller.step(target, dt=DT).joint_q[0].copy() for target in targets)]
-    check(robot, np.array(found), DT, 200.0)
+    found = ride(robot, robot.mid_joint_q, link, 1500, 1, limits=ControlLimits(**LIMITS))
+    check(robot, found, DT, LIMITS["jerk"])
     np.testing.assert_allclose(found[-1], robot.complete_joint_q(found[-1])[0], atol=1e-15)
-    assert np.ptp(np.array(found)[:, -1]) > 1e-3
+    assert np.ptp(found[:, -1]) > 1e-3
 
 
 def test_success_means_that_the_command_is_there(panda):
@@ -138,18 +130,6 @@ def test_robots_are_smoothed_one_by_one(dual):
             np.testing.assert_array_equal(answers[0].joint_q[2:], answers[1].joint_q)
             found.append(answers[1].joint_q[0].copy())
     assert check(dual, np.array(found), DT, LIMITS["jerk"]) > 0.5 * LIMITS["jerk"]
-
-
-def test_warming_up_changes_nothing(panda):
-    goal, answers = pose_of(panda, HOME, LINK, [0.0, 0.1, 0.0]), []
-    for warms in (False, True):
-        controller, found = begun(panda, [LINK], HOME, limits=ControlLimits(**LIMITS)), []
-        for k in range(60):
-            if warms and k in (0, 20):
-                controller.warmup()
-            found.append(controller.step(goal, dt=DT).joint_q.copy())
-        answers.append(found)
-    np.testing.assert_array_equal(*answers)
 
 
 def test_a_reset_forgets(panda):

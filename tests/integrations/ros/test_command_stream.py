@@ -49,7 +49,9 @@ def commands(stream, start=0.0, most=5000):
     return np.array([position for position, _ in found]), np.array([speed for _, speed in found])
 
 
-def test_the_tip_arrives_within_limits_and_commands_end(robot):
+@pytest.mark.parametrize(("of_robot", "most"), [(np.inf, 5.0), (2.0, 2.0)], ids=["asked for", "of the robot"])
+def test_the_tip_arrives_within_limits_and_commands_end(robot, of_robot, most):
+    robot = dataclasses.replace(robot, joint_acceleration_limit=np.full(robot.joint_dof_count, of_robot))
     stream = stream_of(robot, velocity_scaling=0.5)
     heard(stream)
     goal = pose_of(robot, READY, (0.05, 0.1, -0.1))
@@ -61,20 +63,8 @@ def test_the_tip_arrives_within_limits_and_commands_end(robot):
     steps = np.diff(np.vstack((READY, positions)), axis=0)
     assert (np.abs(steps) * RATE <= 0.5 * robot.joint_velocity_limit + ROUNDING * RATE).all()
     changes = np.diff(np.vstack((np.zeros(7), steps * RATE)), axis=0) * RATE
-    assert 0.0 < np.abs(changes).max() <= 5.0 + 0.01  # rounding of positions, twice differentiated
+    assert 0.95 * most < np.abs(changes).max() <= most + 0.01  # rounding of positions, twice differentiated
     assert not stream.is_moving
-
-
-def test_commands_keep_accelerations_of_the_robot_that_are_less_than_asked_for(robot):
-    slow = dataclasses.replace(robot, joint_acceleration_limit=np.full(robot.joint_dof_count, 2.0))
-    stream = stream_of(slow)
-    heard(stream)
-    stream.take_target(stamped_pose(pose_of(slow, READY, (0.05, 0.1, -0.1)), "panda_link0"), 0.0)
-    positions, _ = commands(stream)
-    assert len(positions) > 100
-    speeds = np.diff(np.vstack((READY, positions)), axis=0) * RATE
-    changes = np.abs(np.diff(np.vstack((np.zeros(7), speeds)), axis=0)) * RATE
-    assert 1.9 < changes.max() <= 2.0 + 0.01  # rounding of positions, twice differentiated
 
 
 def test_nothing_is_commanded_before_joints_and_a_pose_are_known(robot):

@@ -1,5 +1,8 @@
 """Planning groups and robots from the texts that a ROS system has of them."""
 
+import re
+from itertools import pairwise
+
 import pytest
 
 from ik_service import load_robot
@@ -7,6 +10,7 @@ from ik_service.errors import RobotFileError
 from ik_service.integrations.ros.described_robot import DescriptionSettings, groups_of_lines, read_described_robot
 from ik_service.robots import builtin_urdf
 from objectives import InputError, UnknownNameError
+from tests.robots.urdf_text import joint, urdf
 
 ARM = {f"panda_joint{k}" for k in range(1, 8)}
 FINGERS = {"panda_finger_joint1", "panda_finger_joint2"}  # the second follows the first
@@ -84,27 +88,16 @@ def test_unknown_links_and_other_documents_are_refused():
 
 
 def test_a_collision_model_is_made_of_shapes_or_spheres(tmp_path):
-    link = '<link name="{}"><collision><geometry><sphere radius="0.05"/></geometry></collision></link>'
-    joint = (
-        '<joint name="{0}" type="revolute"><parent link="{1}"/><child link="{2}"/><origin xyz="0 0 0.3"/>'
-        '<axis xyz="0 1 0"/><limit lower="-3" upper="3" effort="1" velocity="1"/></joint>'
-    )
-    urdf = "".join(
-        [
-            '<robot name="three">',
-            *map(link.format, "abcd"),
-            joint.format("one", "a", "b"),
-            joint.format("two", "b", "c"),
-            joint.format("three", "c", "d"),
-            "</robot>",
-        ]
-    )
-    pairs = read_described_robot(urdf).robot.collision_model.pairs
+    ball = r'<link name="\1"><collision><geometry><sphere radius="0.05"/></geometry></collision></link>'
+    options = {"axis": "0 1 0", "limit": (-3, 3, 1)}
+    joints = (joint(a + b, "revolute", a, b, "0 0 0.3", **options) for a, b in pairwise("abcd"))
+    text = re.sub(r'<link name="(\w)"/>', ball, urdf("three", "a", *joints))
+    pairs = read_described_robot(text).robot.collision_model.pairs
     assert ("a", "d") in pairs
     srdf = '<robot><disable_collisions link1="a" link2="d"/></robot>'
-    assert ("a", "d") not in read_described_robot(urdf, srdf).robot.collision_model.pairs
-    assert read_described_robot(urdf, settings=DescriptionSettings(collision="ignore")).robot.collision_model is None
+    assert ("a", "d") not in read_described_robot(text, srdf).robot.collision_model.pairs
+    assert read_described_robot(text, settings=DescriptionSettings(collision="ignore")).robot.collision_model is None
     spheres = tmp_path / "three.collision.json"
     spheres.write_text('{"spheres": {"a": [[0, 0, 0, 0.02]], "c": [[0, 0, 0, 0.02]], "d": [[0, 0, 0, 0.02]]}}')
-    model = read_described_robot(urdf, settings=DescriptionSettings(collision_spheres=str(spheres))).robot
+    model = read_described_robot(text, settings=DescriptionSettings(collision_spheres=str(spheres))).robot
     assert set(model.collision_model.spheres) == {"a", "c", "d"}

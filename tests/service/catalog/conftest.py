@@ -17,12 +17,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def open_client(folder):
-    keys = {
-        "api_keys": f"lab:{KEY},reader:{READER_KEY},other:{OTHER_KEY}",
-        "uploaders": "lab,other",
-        "uploads_enabled": True,
-    }
-    with service_of(robots="panda", catalog_dir=folder, max_uploaded_robots=6, **keys) as client:
+    keys = {"api_keys": f"lab:{KEY},reader:{READER_KEY},other:{OTHER_KEY}", "uploaders": "lab,other"}
+    with service_of(robots="panda", catalog_dir=folder, max_uploaded_robots=6, uploads_enabled=True, **keys) as client:
         client.headers["X-API-Key"] = KEY
         yield client
 

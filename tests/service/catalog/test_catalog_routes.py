@@ -5,9 +5,10 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pinocchio
 import pytest
 
-from ik_service import load_robot
+from ik_service import builtin_robot_names, load_robot
 from ik_service.robots import builtin_urdf, load_urdf
 from ik_service.robots.readers.xml_reader import MAX_ATTRIBUTE_LENGTH, MAX_BYTES
 from ik_service.service.catalog.robot_catalog import RobotCatalog
@@ -77,10 +78,8 @@ def test_constraints_are_ignored_where_that_is_asked_for_also_after_a_restart(op
         (loop,), (warning,) = read.json()["loops"], read.json()["warnings"]
         assert "joint is 'rope'" in warning
         names = [loop[name] for name in ("name", "joint", "link", "reference_link", "pitch", "distance", "limits")]
-        assert (names, loop["offset"]["position"]) == (
-            ["pin", "revolute", "coupler", "rocker", *[None] * 3],
-            [0.5, 0, 0],
-        )
+        assert names == ["pin", "revolute", "coupler", "rocker", *[None] * 3]
+        assert loop["offset"]["position"] == [0.5, 0, 0]
         put = open_client.put(ignoring, content=BROKEN, headers=XML)
         assert (put.status_code, put.json()["loops"], put.json()["warnings"]) == (200, [], [])
         assert put.headers["etag"] != read.headers["etag"]
@@ -262,13 +261,87 @@ def test_forward_kinematics_refuses_what_it_does_not_speak(client):
     problem(post(client, "/v1/robots/humanoid/forward", {"joint_q": [[0.0] * 30]}), 422, "wrong_shape")
 
 
-def test_a_viewer_finds_mimic_trees_and_a_home_configuration(client):
-    body = client.get("/v1/robots/panda_gripper").json()
+def test_the_list_names_every_builtin_robot(client):
+    robots = client.get("/v1/robots").json()["robots"]
+    assert [robot["name"] for robot in robots] == list(builtin_robot_names())
+    panda = next(robot for robot in robots if robot["name"] == "panda")
+    assert panda["joint_coord_count"] == panda["active_dof_count"] == 7
+    assert panda["leaf_links"] == ["panda_hand"]
+
+
+@pytest.mark.parametrize("name", builtin_robot_names())
+def test_a_robot_is_described_as_the_model_has_it(client, name):
+    reply = client.get(f"/v1/robots/{name}")
+    assert reply.status_code == 200, reply.text
+    body, robot = reply.json(), load_robot(name)
+    assert tuple(body["coordinate_names"]) == robot.coordinate_names
+    assert (tuple(body["dof_names"]), body["content_hash"]) == (robot.dof_names, robot.content_hash)
+    assert [joint["name"] for joint in body["joints"]] == list(robot.joint_names)
+    assert [link["name"] for link in body["links"]] == list(robot.link_names)
+    assert [dof["name"] for joint in body["joints"] for dof in joint["dofs"]] == list(robot.dof_names)
+    assert sum(dof["active"] for joint in body["joints"] for dof in joint["dofs"]) >= robot.active_dof_count > 0
     dofs = [dof for joint in body["joints"] for dof in joint["dofs"]]
-    (follower,) = [dof for dof in dofs if dof["leader"] is not None]
-    assert (follower["name"], follower["leader"]) == ("panda_finger_joint2", "panda_finger_joint1")
-    assert (follower["multiplier"], follower["offset"]) == (1.0, 0.0)
-    assert body["home_joint_q"] == GRIPPER.mid_joint_q.tolist()
-    arms = client.get("/v1/robots/dual_panda").json()
-    assert arms["tree_count"] == 2
-    assert {dof["tree"] for joint in arms["joints"] for dof in joint["dofs"]} == {0, 1}
+    lower = [-np.inf if dof["lower"] is None else dof["lower"] for dof in dofs]
+    assert lower == pytest.approx(robot.joint_limit_lower)
+    assert body["home_joint_q"] == robot.mid_joint_q.tolist()
+    assert {dof["tree"] for dof in dofs} == set(range(body["tree_count"])) == set(range(robot.trees.ntree))
+    followers = [(dof["name"], dof["leader"], dof["multiplier"], dof["offset"]) for dof in dofs if dof["leader"]]
+    if name == "panda_gripper":
+        assert followers == [("panda_finger_joint2", "panda_finger_joint1", 1.0, 0.0)]
+
+
+def test_the_description_is_enough_to_compute_forward_kinematics(client):
+    body, robot = client.get("/v1/robots/panda").json(), load_robot("panda")
+    joint_q = robot.random_joint_q(np.random.default_rng(0), 1)[0]
+
+    def placed(pose):
+        return pinocchio.XYZQUATToSE3(np.array([*pose["position"], *pose["orientation_xyzw"]]))
+
+    frames = {None: pinocchio.SE3.Identity()}
+    for joint, q in zip(body["joints"], joint_q, strict=True):
+        turn = pinocchio.SE3(pinocchio.exp3(q * np.array(joint["axis"])), np.zeros(3))
+        frames[joint["name"]] = frames[joint["parent"]] * placed(joint["origin"]) * turn
+    hand = next(link for link in body["links"] if link["name"] == "panda_hand")
+    position = (frames[hand["joint"]] * placed(hand["pose"])).translation
+    expected = robot.forward_kinematics(joint_q, links=["panda_hand"]).positions[0, 0]
+    assert position == pytest.approx(expected, abs=1e-12)  # the same float64 arithmetic in another order
+
+
+# ---------------------------------------------------------------------- RFC 9110, section 13
+SHOWN = ["/v1/robots/panda", "/v1/robots/panda/urdf", "/v1/robots/my_arm", "/v1/robots/my_arm/urdf", "/v1/worlds/cell"]
+
+
+@pytest.fixture
+def shown(open_client):
+    with kept(open_client, "/v1/robots/my_arm"), kept(open_client, "/v1/worlds/cell", {"objects": {}}):
+        yield
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.usefixtures("shown")
+@pytest.mark.parametrize("url", SHOWN)
+def test_what_a_caller_has_already_is_not_sent_again(open_client, url, method):
+    tag = open_client.get(url).headers["etag"]
+    for known in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+        reply = open_client.request(method, url, headers={"If-None-Match": known})
+        assert (reply.status_code, reply.content, reply.headers["etag"]) == (304, b"", tag), known
+    for other in ('"other"', tag.strip('"'), ""):
+        assert open_client.request(method, url, headers={"If-None-Match": other}).status_code == 200, other
+
+
+@pytest.mark.usefixtures("shown")
+@pytest.mark.parametrize("url", SHOWN)
+def test_what_is_not_the_one_that_a_caller_wants_is_412(open_client, url):
+    tag = open_client.get(url).headers["etag"]
+    for wanted in (tag, f'"other", {tag}', "*"):
+        assert open_client.get(url, headers={"If-Match": wanted}).status_code == 200, wanted
+    for wanted in ('"other"', f"W/{tag}"):
+        problem(open_client.get(url, headers={"If-Match": wanted}), 412, "precondition_failed")
+    both = {"If-Match": '"other"', "If-None-Match": tag}
+    problem(open_client.get(url, headers=both), 412, "precondition_failed")
+    assert open_client.get(url, headers={"If-Match": tag, "If-None-Match": tag}).status_code == 304
+
+
+def test_what_is_not_there_is_404_whatever_the_caller_has(open_client):
+    problem(open_client.get("/v1/robots/other", headers={"If-None-Match": "*"}), 404, "unknown_robot")
+    problem(open_client.get("/v1/worlds/other", headers={"If-Match": "*"}), 404, "unknown_world")

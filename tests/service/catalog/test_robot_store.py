@@ -1,9 +1,9 @@
 """The folder of robots: whole files or none, whatever is in it and whatever ends the process."""
 
+import asyncio
 import logging
 import os
-import subprocess
-import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,6 +12,7 @@ import pytest
 from ik_service.errors import RobotFileError
 from ik_service.robots import builtin_urdf, load_robot
 from ik_service.robots.readers.sphere_file import model_document
+from ik_service.service.catalog.catalog import CatalogRefresh
 from ik_service.service.catalog.entries import Precondition
 from ik_service.service.catalog.file_store import FileStore
 from ik_service.service.catalog.robot_catalog import RobotCatalog
@@ -332,16 +333,68 @@ def test_a_folder_that_is_gone_is_logged_once_until_it_is_back(tmp_path, caplog)
 
 def test_a_pipe_in_the_folder_holds_up_nobody(tmp_path):
     os.mkfifo(tmp_path / "pipe.urdf")
-    program = """
-import sys
-from pathlib import Path
-from ik_service.service.catalog.entries import Precondition
-from ik_service.service.catalog.robot_catalog import RobotCatalog
-catalog = RobotCatalog({}, Path(sys.argv[1]), uploaders=1)
-catalog.put("arm", Path(sys.argv[2]).read_bytes(), Precondition())
-print(list(catalog.entries))
-"""
-    (urdf := tmp_path / "given").write_bytes(UR5E)
-    command = [sys.executable, "-c", program, str(tmp_path), str(urdf)]
-    ended = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE_S)
-    assert ended.stdout.strip() == "['arm']"
+    catalog = catalog_of(tmp_path)
+    catalog.put("arm", UR5E, ANY)
+    assert list(fresh(catalog).entries) == ["panda", "arm"]
+
+
+# ---------------------------------------------------------------------- requests while a catalog is read
+class SlowCatalog:
+    """A catalog whose folder has one entry more than it knows; reading it ends when a test says so."""
+
+    def __init__(self):
+        self.names, self.may_read = {"panda"}, threading.Event()
+
+    def is_current(self):
+        return "arm" in self.names
+
+    def serves(self, name):
+        return name in self.names
+
+    def refresh(self):
+        assert self.may_read.wait(PATIENCE_S)
+        self.names = {"panda", "arm"}
+
+
+@pytest.fixture
+def catalog():
+    made = SlowCatalog()
+    yield made
+    made.may_read.set()
+
+
+def run(catalog, ask):
+    async def asking():
+        refresh = CatalogRefresh(catalog)
+        try:
+            return await ask(refresh)
+        finally:
+            catalog.may_read.set()
+            refresh.close()
+
+    return asyncio.run(asking())
+
+
+@pytest.mark.parametrize(
+    ("name", "wait_s"), [(None, PATIENCE_S), ("panda", PATIENCE_S), ("leg", 0.01)], ids=["any", "there", "nowhere"]
+)
+def test_requests_do_not_wait_for_what_they_have_nor_long_for_what_nobody_has_put(catalog, monkeypatch, name, wait_s):
+    monkeypatch.setattr("ik_service.service.catalog.catalog.MISSING_WAIT_S", wait_s)
+
+    async def ask(refresh):
+        return set((await refresh.current(name)).names)
+
+    assert run(catalog, ask) == {"panda"}
+
+
+def test_a_request_for_what_has_just_been_put_waits_for_it(catalog, monkeypatch):
+    monkeypatch.setattr("ik_service.service.catalog.catalog.MISSING_WAIT_S", PATIENCE_S)
+
+    async def ask(refresh):
+        asked = asyncio.create_task(refresh.current("arm"))
+        await refresh.current()  # gives up waiting
+        assert not asked.done()
+        catalog.may_read.set()
+        return set((await asked).names)
+
+    assert run(catalog, ask) == {"panda", "arm"}

@@ -135,8 +135,7 @@ COLUMNS = {
     ("wrong_type", "/dtype"): [column([1, 3], b"12345678" * 3, dtype) for dtype in ("float16", "object", ["float32"])],
     ("wrong_type", "/shape"): [column(3), column([-1, 3]), column([True, 3], b"1234" * 3), column([1] * 40, b"1234")],
     ("out_of_range", "/shape"): [
-        *(column([0, 2**63]), column([2**64 - 1, 0])),
-        *(column([0, 2**62, 2**62]), column([0, 100_001])),
+        column(shape) for shape in ([0, 2**63], [2**64 - 1, 0], [0, 2**62, 2**62], [0, 100_001])
     ],
     ("wrong_shape", ""): [column([0, 0]), column([3], b"1234" * 3), column([1, 4], b"\0" * 16)],
     ("wrong_type", "/data"): [column([1, 3], [1, 2, 3])],

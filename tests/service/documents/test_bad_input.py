@@ -14,11 +14,8 @@ from tests.service.messages import JSON, MSGPACK, post, problem
 
 URL = "/v1/robots/panda/solve"
 POSE: dict[str, Any] = {"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]], "orientations_xyzw": [[1, 0, 0, 0]]}
-GOOD: dict[str, Any] = {
-    "targets": [POSE],
-    "initial_joint_q": [[0, -0.785, 0, -2.356, 0, 1.571, 0.785]],
-    "options": {"seeds": 16},
-}
+READY = [0, -0.785, 0, -2.356, 0, 1.571, 0.785]
+GOOD: dict[str, Any] = {"targets": [POSE], "initial_joint_q": [READY], "options": {"seeds": 16}}
 DELETED = object()
 
 

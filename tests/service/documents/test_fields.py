@@ -15,10 +15,11 @@ from ik_service.service.errors.exceptions import FaultyFieldsError
 from ik_service.service.queue import solve_request
 from ik_service.service.schema.limits import MAX_LIMIT_COUNT
 from tests.service.conftest import assert_one_batch, in_process
-from tests.service.messages import answered
+from tests.service.messages import NPZ, answered, archive
 
 COUNT, HAND = 4, "panda_hand"
 LARGE = 20_000  # problems: more than are decoded on the event loop
+DERIVED = {"sensitivity": "target"}
 HANDS = ["left_panda_hand", "right_panda_hand"]
 SOLVE = "/v1/robots/panda/solve"
 CONE = [0.0, 0.0, 0.0, 0.2, 0.2, 0.0]
@@ -85,9 +86,8 @@ def split(on_target):
 @pytest.mark.parametrize("case", CASES)
 def test_answers_are_those_of_python_in_both_encodings(client, panda, given, case):
     (start, *poses), (on_target, fields, arguments) = given, CASES[case]
-    expected = IKSolver(panda, [Target(HAND, **on_target)], device="cpu").solve(
-        *poses, initial_joint_q=start, **arguments
-    )
+    arguments = {"initial_joint_q": start, **arguments}
+    expected = IKSolver(panda, [Target(HAND, **on_target)], device="cpu").solve(*poses, **arguments)
     plain = IKSolver(panda, [HAND], device="cpu").solve(*poses, initial_joint_q=start)
     assert expected.joint_q.tobytes() != plain.joint_q.tobytes()
     target = SolveTarget(link=HAND, positions=poses[0], orientations_xyzw=poses[1], **split(on_target))
@@ -190,3 +190,24 @@ def test_patterns_of_weights_are_found_where_the_body_is_decoded(client, monkeyp
     target = {"link": "panda_hand", "positions": [[0.4, 0.1, 0.5]] * count, "row_weights": weights}
     answered(client, SOLVE, {"targets": [target], "options": {"seeds": 1}})
     assert (len(seen), seen[0].startswith("ik-side")) == (1, count == LARGE)
+
+
+def test_derivatives_are_those_of_python_in_all_encodings_and_only_for_who_asks(client):
+    robot = load_robot("dual_panda")
+    _, *poses = drawn(robot, HANDS)
+    expected = IKSolver(robot, HANDS).solve(*poses, options=DERIVED)
+    assert expected.is_differentiable.any()
+    each = zip(HANDS, *poses, strict=True)
+    targets = [SolveTarget(link=link, positions=places, orientations_xyzw=turns) for link, places, turns in each]
+    for encoding in ("json", "msgpack"):
+        with in_process(client, encoding) as one:
+            found = one.solve("dual_panda", targets=targets, options=DERIVED)
+            plain = one.solve("dual_panda", targets=targets)
+        assert found.joint_q_by_targets.shape == (COUNT, 14, 2, 6)
+        np.testing.assert_array_equal(found.joint_q_by_targets, expected.joint_q_by_targets)
+        np.testing.assert_array_equal(found.is_differentiable, expected.is_differentiable)
+        assert (plain.joint_q_by_targets, plain.is_differentiable) == (None, None)
+    query = "?" + "&".join(f"link={link}" for link in HANDS) + "&sensitivity=target"
+    arrays = archive(positions=np.stack(poses[0], axis=1), orientations_xyzw=np.stack(poses[1], axis=1))
+    columns = answered(client, f"/v1/robots/dual_panda/solve{query}", arrays, NPZ)
+    assert columns["joint_q_by_targets"].tobytes() == expected.joint_q_by_targets.tobytes()

@@ -10,9 +10,8 @@ from ik_service import IKSolver, Target, load_robot
 from ik_service.service.schema.objective import Objective
 from tests.service.messages import JSON, MSGPACK, answered, packed
 
-CLASSES = {
-    model.model_fields["type"].annotation.__args__[0]: model.objective_class for model in Objective.__args__[0].__args__
-}
+MODELS = Objective.__args__[0].__args__
+CLASSES = {model.model_fields["type"].annotation.__args__[0]: model.objective_class for model in MODELS}
 HAND, HANDS = "panda_hand", ("left_panda_hand", "right_panda_hand")
 POINTS = np.array([[0.4, 0.1, 0.5], [0.5, -0.2, 0.4], [0.3, 0.3, 0.6]])
 UP_XYZW = [0.0, 0.0, 0.0, 1.0]

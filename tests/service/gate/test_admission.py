@@ -95,9 +95,7 @@ def test_refusals_are_logged_together(door, caplog):
     for _ in range(20):
         with pytest.raises(QueueFullError):
             door.admit(PATH, [])
-    assert [record.message for record in caplog.records] == [
-        "Too much is asked: 1 requests were refused unread lately. It is full."
-    ]
+    assert caplog.messages == ["Too much is asked: 1 requests were refused unread lately. It is full."]
 
 
 class Loop:

@@ -99,12 +99,10 @@ def test_an_answer_in_pieces_goes_on_as_the_caller_takes_it():
 
 POSE = [0.1, -0.785, 0.2, -2.356, 0.3, 1.571, 0.785]
 MANY = 8000
+QUICK = {"seeds": 1, "max_iterations": 1}
 LARGE = {
     "forward": {"joint_q": [POSE] * MANY, "links": ["panda_hand", "panda_link7"]},
-    "solve": {
-        "targets": [{"link": "panda_hand", "positions": [[9.0, 0.0, 0.0]] * MANY}],
-        "options": {"seeds": 1, "max_iterations": 1},
-    },
+    "solve": {"targets": [{"link": "panda_hand", "positions": [[9.0, 0.0, 0.0]] * MANY}], "options": QUICK},
 }
 
 

@@ -46,9 +46,7 @@ def test_an_error_raised_in_a_layer_is_a_problem_document_without_its_text(caplo
     assert (record.answers, record.open_requests) == ([("/x", 500, False)], 0)
 
 
-@pytest.mark.parametrize(
-    ("status", "code"), [(400, "bad_request"), (413, "body_too_large"), (404, "not_found"), (418, "http_418")]
-)
+@pytest.mark.parametrize(("status", "code"), [(400, "bad_request"), (413, "body_too_large"), (418, "http_418")])
 def test_errors_in_another_form_are_turned_into_problem_documents(status, code):
     _, answer = asked_for(PlainTextResponse("as the framework says it", status, headers={"vary": "Origin"}))
     assert answer.code == (status, code)

@@ -34,20 +34,15 @@ def target(link: str, count: int = COUNT) -> dict[str, Any]:
     return {"link": link, "positions": np.random.default_rng(0).uniform(-0.6, 0.6, (count, 3)).tolist()}
 
 
+SEVERAL = {"solutions": 8, "seeds": 16}
 ALL = ["active_limits", "advice", "islands", "manipulability", "solutions"]
 POSTURE = {"type": "posture", "joint_q_reference": load_robot("humanoid").mid_joint_q.tolist()}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "positions": ("panda", {"targets": [target("panda_hand")]}),
     "everything": ("panda", {"targets": [target("panda_hand")], "include": ALL}),
-    "solutions": (
-        "panda",
-        {"targets": [target("panda_hand")], "include": ["solutions"], "options": {"solutions": 8, "seeds": 16}},
-    ),
+    "solutions": ("panda", {"targets": [target("panda_hand")], "include": ["solutions"], "options": SEVERAL}),
     "out of reach": ("panda", {"targets": [{"link": "panda_hand", "positions": [FAR] * COUNT}], "include": ALL}),
-    "two arms": (
-        "dual_panda",
-        {"targets": [target(f"{side}_panda_hand") for side in ("left", "right")], "include": ALL},
-    ),
+    "two arms": ("dual_panda", {"targets": [target(f"{one}_panda_hand") for one in ("left", "right")], "include": ALL}),
     "derivatives": ("panda", {"targets": [target("panda_hand", 100)], "options": {"sensitivity": "target"}}),
     "objectives": ("humanoid", {"problem_count": COUNT, "objectives": [POSTURE], "include": ALL}),
 }
@@ -78,9 +73,8 @@ def test_no_answer_is_larger_than_its_shape_says(client, case, media_type):
 def test_no_answer_of_forward_kinematics_is_larger_than_its_shape_says(client, media_type):
     robot = load_robot("humanoid")
     joint_q = robot.random_joint_q(np.random.default_rng(0), COUNT)
-    reply = client.post(
-        "/v1/robots/humanoid/forward", json={"joint_q": joint_q.tolist()}, headers={"Accept": media_type}
-    )
+    body, accept = {"joint_q": joint_q.tolist()}, {"Accept": media_type}
+    reply = client.post("/v1/robots/humanoid/forward", json=body, headers=accept)
     assert reply.status_code == 200, reply.text
     most = forward._answer_bytes(robot, forward._AskedPoses(joint_q, robot.link_names), media_type == MSGPACK)
     assert len(reply.content) <= most <= LOOSE * len(reply.content)

@@ -64,7 +64,7 @@ def answer(connection, data=b""):
 
 
 @pytest.mark.parametrize(
-    ("error", "reason", "status", "code", "detail", "retry_after"),
+    ("error", "reason", "status", "code", "detail", "later"),
     [
         (FULL, "wait", 503, "queue_full", "More is asked than can be answered in time.", b"7"),
         (ShareExhaustedError("s", 3), "share", 429, "share_exhausted", "Your API key has its share", b"3"),
@@ -72,9 +72,7 @@ def answer(connection, data=b""):
     ],
     ids=["full", "share", "deadline"],
 )
-def test_a_refused_request_gets_a_whole_problem_document(
-    pool, record, connection, error, reason, status, code, detail, retry_after
-):
+def test_a_refused_request_gets_a_whole_document(pool, record, connection, error, reason, status, code, detail, later):
     pool.error = error
     connection.sendall(SOLVE + b"X-Request-ID: my-own\r\nOrigin: https://lab.example\r\nContent-Length: 4\r\n\r\nbody")
     found = answer(connection)
@@ -82,7 +80,7 @@ def test_a_refused_request_gets_a_whole_problem_document(
     assert found.document["detail"].startswith(detail)
     assert found.document["request_id"] == "my-own"
     assert found.headers[b"x-content-type-options"] == b"nosniff"
-    assert found.headers.get(b"retry-after") == retry_after
+    assert found.headers.get(b"retry-after") == later
     assert found.headers[b"access-control-allow-origin"] == b"https://lab.example"  # a page sees the refusal
     assert b"date" in found.headers
     assert b"connection" not in found.headers

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ik_service.service.documents.solve_any import read_solve_any
 from ik_service.service.pool.builder_process import need_kernels
 from ik_service.service.pool.kernel_builder import Build
 from ik_service.service.pool.kernel_marks import mark_of
@@ -22,12 +23,16 @@ def poses():
     return circle()
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_a_motion_is_whole_and_alone_in_its_batch(panda, poses, name):
+@pytest.mark.parametrize("name", [*CALLS, "choice"])
+def test_a_motion_or_a_choice_is_whole_and_alone_in_its_batch(panda, poses, name):
     document = body([one.tolist() for one in poses])
-    asked = [READERS[name](document, panda, {}).request for _ in range(2)]
+    if name == "choice":
+        document, read = {"targets": document["targets"], "group": [0] * COUNT}, read_solve_any
+    else:
+        read = READERS[name]
+    asked = [read(document, panda, {}).request for _ in range(2)]
     assert asked[0].batch_key == asked[1].batch_key is not None
-    assert asked[0].batch_key != replace(asked[0], motion=None).batch_key
+    assert asked[0].batch_key != replace(asked[0], motion=None, choice=None).batch_key
     first, other = (QueuedRequest(panda, one, 0.0, 100.0, owner=owner) for one, owner in zip(asked, "ab", strict=True))
     waiting = queue()
     put(waiting, first, other, work(panda, 3))
@@ -37,7 +42,7 @@ def test_a_motion_is_whole_and_alone_in_its_batch(panda, poses, name):
         waiting.charge(shares, 1e-3)
     assert sorted(len(shares) for shares in taken) == [1, 1, 1]
     alone = {shares[0].queued: shares[0].rows for shares in taken}
-    assert alone[first] == alone[other] == slice(0, COUNT)
+    assert alone[first] == alone[other] == slice(0, first.problem_count)
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -78,9 +83,7 @@ def test_a_motion_ends_with_its_deadline_or_with_the_end_of_its_caller(client, p
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_motion_is_given_up_between_two_solves_and_the_next_request_is_answered(
-    client, panda, poses, monkeypatch, name
-):
+def test_a_motion_is_given_up_between_two_solves_and_the_next_is_answered(client, panda, poses, monkeypatch, name):
     asked, pool = READERS[name](body([one.tolist() for one in poses]), panda, {}).request, client.app.state.service.pool
     solves = []
 

@@ -4,6 +4,7 @@ import math
 import threading
 from concurrent.futures import CancelledError
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -31,24 +32,18 @@ def test_what_waits_is_solved_together_up_to_a_bound(held, panda, most, batches)
     assert [len(batch) for batch in cache.batches] == batches
 
 
-def test_requests_of_other_options_or_links_are_not_mixed(held, panda):
-    pool, cache, _ = held()
-    futures = [pool.submit(panda, numbered(k, 1, seeds=k % 2 + 1)) for k in range(4)]
-    futures += [pool.submit(panda, numbered(k, 1, link="panda_link6")) for k in range(4, 6)]
-    cache.gate.set()
-    assert answers(*futures) == [[k] for k in range(6)]
-    assert sorted(map(sorted, cache.batches[1:])) == [[0, 2], [1, 3], [4, 5]]
-
-
 def test_problems_with_weights_of_their_own_are_solved_together_where_the_same_rows_are_on(held, panda):
     pool, cache, _ = held()
     less, mixed = np.ones((2, 6)), np.ones((2, 6))
     less[:, 5] = mixed[1, 5] = 0.0
     given = (np.ones((2, 6)), 2.0 * np.ones((2, 6)), less, mixed, mixed)
     futures = [pool.submit(panda, numbered(10 * k, 2, weights=weights)) for k, weights in enumerate(given)]
+    others = ({"seeds": 2}, {"seeds": 3}, {"link": "panda_link6"})
+    further = [pool.submit(panda, numbered(50, 2, **other)) for other in others]
     cache.gate.set()
     assert answers(*futures) == [[10 * k, 10 * k + 1] for k in range(5)]
-    assert sorted(map(len, cache.batches)) == [1, 2, 2, 2, 4]
+    assert answers(*further) == [[50, 51]] * 3
+    assert sorted(map(len, cache.batches)) == [1, 2, 2, 2, 2, 2, 2, 4]
     assert sorted(max(cache.batches, key=len)) == [0, 1, 10, 11]
 
 
@@ -119,12 +114,10 @@ def test_a_request_that_would_wait_beyond_its_deadline_is_refused_at_once(held, 
     first = pool.submit(panda, numbered(0, 900))
     for group in pool._queue.groups:
         pool._batch_sizer.record(group, 100, 100 * 0.02)  # 20 ms a problem
-    for refusing in (
-        lambda: pool.submit(panda, numbered(0, 200), timeout_s=10.0),
-        lambda: pool.require_room(large, timeout_s=10.0),
-    ):
+    submit = partial(pool.submit, panda, numbered(0, 200))
+    for refusing in (submit, partial(pool.require_room, large)):
         with pytest.raises(QueueFullError, match="18 s would pass") as caught:
-            refusing()
+            refusing(timeout_s=10.0)
         assert (caught.value.reason, caught.value.retry_after_s) == ("wait", 9)
     pool.require_room(large, timeout_s=40.0)
     pool.require_room(small, timeout_s=10.0)
@@ -258,16 +251,14 @@ def test_a_thread_that_fails_leaves_nobody_waiting(held, panda, monkeypatch, cap
 
 def test_a_device_that_works_no_more_ends_the_thread_and_is_told_in_a_line(held, panda, caplog):
     pool, cache, running = held()
-    cache.error, cache.lost = RuntimeError("unspecified launch failure"), "cuda:0"
+    cache.error, cache.lost = RuntimeError("launch failure"), "cuda:0"
     waiting = pool.submit(panda, numbered(1, 1))
     cache.gate.set()
     for future in (running, waiting):
         assert isinstance(future.exception(PATIENCE_S), SolverLostError)
     pool._thread.join(PATIENCE_S)
     assert pool.solving_s == math.inf
-    told = (
-        "Device cuda:0 works no more: unspecified launch failure. Nothing is solved any more; start the service again."
-    )
+    told = "Device cuda:0 works no more: launch failure. Nothing is solved any more; start the service again."
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [told]
 
 

@@ -1,13 +1,21 @@
-"""The OpenAPI document: the one in the repository, whose examples run and whose errors are problem documents."""
+"""The OpenAPI document: the one in the repository, whose examples run; the short way to an endpoint gives the same."""
 
+import asyncio
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from fastapi import APIRouter, Request, Response
+from fastapi.testclient import TestClient
 from jsonschema import Draft202012Validator
 
+from ik_service.service import create_app
+from ik_service.service.routes.solve import DirectRoute, DirectRoutes
+from ik_service.service.routes.state import State
 from ik_service.service.schema.examples import EXAMPLE_ROBOTS, SOLVE_REQUESTS
+from ik_service.settings import ServiceSettings
 
 
 @pytest.fixture(scope="module")
@@ -30,22 +38,23 @@ def operations(document):
             yield path, method, operation
 
 
-def test_every_example_of_a_request_solves(client, document):
-    posted = 0
+def test_every_example_of_a_request_is_answered(client, document):
+    posted = Counter()
     for path, method, operation in operations(document):
-        if not path.endswith("/solve"):
-            continue
         content = operation.get("requestBody", {}).get("content", {})
         examples = content.get("application/json", {}).get("examples", {})
         robots = [entry["value"] for p in operation.get("parameters", []) for entry in p.get("examples", {}).values()]
-        for name, example in examples.items():
-            assert EXAMPLE_ROBOTS[name] in robots
-            assert EXAMPLE_ROBOTS[name] in example["summary"]
-            reply = client.request(method, path.format(robot=EXAMPLE_ROBOTS[name]), json=example["value"])
-            assert reply.status_code == 200, (name, reply.text)
-            assert all(reply.json()["success"]), (name, reply.text)
-            posted += 1
-    assert posted == len(SOLVE_REQUESTS) >= 4
+        for name, example in examples.items() if method == "post" else ():
+            (robot,) = re.findall(r"\((\w+)\)", example["summary"])
+            assert robot in (*robots, "four_bar")
+            reply = client.post(path.format(robot=robot), json=example["value"])
+            assert reply.status_code == 200, (path, name, reply.text)
+            answer = reply.json()
+            assert all(answer.get("success", [True])), (path, name, reply.text)
+            assert max(answer["position_error_m"] if path.endswith(("/clip", "/follow")) else [[0.0]]) < [1e-3]
+            posted[path.rpartition("/")[2]] += 1
+    assert posted["solve"] == len(SOLVE_REQUESTS) >= 4
+    assert {"solve_any", "clip", "follow", "forward", "check", "close"} < set(posted)
     assert document["components"]["schemas"]["SolveRequestBody"]["examples"] == list(SOLVE_REQUESTS.values())
 
 
@@ -117,3 +126,62 @@ def test_the_schema_and_the_service_take_the_same(client, document, body, taken)
     assert Draft202012Validator(schema).is_valid(body) is taken
     reply = client.post("/v1/robots/panda/solve", json=body)
     assert reply.status_code == (200 if taken else 422), reply.text
+
+
+# ---------------------------------------------------------------------- the short way to an endpoint
+async def with_query(request: Request, state: State, page: str) -> None: ...
+
+
+async def with_number(request: Request, state: State, number: int) -> None: ...
+
+
+async def without_state(request: Request) -> None: ...
+
+
+@pytest.mark.parametrize("endpoint", [with_query, with_number, without_state])
+def test_an_endpoint_that_needs_more_is_refused(endpoint):
+    router = APIRouter(route_class=DirectRoute)
+    with pytest.raises(TypeError, match="DirectRoute"):
+        router.get("/{number}")(endpoint)
+
+
+def test_only_posts_to_the_solve_routes_pass_fastapi_by(monkeypatch):
+    handled, passed_on = [], []
+
+    async def handle(route, scope, receive, send):
+        handled.append((route.path, scope["route"].path, scope["path_params"]))
+
+    async def fastapi(scope, receive, send):
+        passed_on.append(scope)
+
+    monkeypatch.setattr(DirectRoute, "handle", handle)
+    post = {"type": "http", "method": "POST", "path": "/v1/robots/panda/solve"}
+    others = [{"method": "GET"}, {"path": "/v1/robots/panda/close"}, {"root_path": "/ik"}, {"type": "websocket"}]
+    others.append({"fastapi.telemetry": object()})
+    scopes = [post | other for other in others]
+    layer = DirectRoutes(fastapi)
+    for name in ("solve", "solve_any", "clip", "follow"):
+        asyncio.run(layer(post | {"path": f"/v1/robots/a b/{name}"}, None, None))
+        path = f"/v1/robots/{{robot}}/{name}"
+        assert handled.pop() == (path, path, {"robot": "a b"})
+    for scope in scopes:
+        asyncio.run(layer(scope, None, None))
+    assert (passed_on, handled) == (scopes, [])
+
+
+@pytest.mark.parametrize("has_layer", [False, True])
+def test_a_layer_that_somebody_adds_sees_solves_too(has_layer):
+    seen = []
+    app = create_app(ServiceSettings(device="cpu", robots="panda", warm_up_robots=""), bound_to="127.0.0.1")
+    if has_layer:
+
+        @app.middleware("http")
+        async def layer(request: Request, call_next) -> Response:
+            seen.append(request.url.path)
+            return await call_next(request)
+
+    paths = [f"/v1/robots/{name}/{route}" for name in ("panda", "nobody") for route in ("solve", "solve_any")]
+    with TestClient(app, base_url="http://localhost") as client:
+        answers = [client.post(path, content=b"[", headers={"content-type": "application/json"}) for path in paths]
+    assert [answer.json()["code"] for answer in answers] == ["malformed_json"] * 2 + ["unknown_robot"] * 2
+    assert seen == (paths if has_layer else [])

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
-from tests.service.messages import answered
+from ik_service.service.codecs.media_types import BY_NAME
+from ik_service.service.documents.solve_answer import solve_bytes
+from ik_service.service.documents.solve_request import read_solve
+from tests.service.messages import JSON, MSGPACK, NPZ, answered, post, problem
 
 URL, DUAL_URL = "/v1/robots/panda/solve", "/v1/robots/dual_panda/solve"
 HANDS = ["left_panda_hand", "right_panda_hand"]
@@ -65,28 +68,10 @@ def test_an_answer_says_what_was_checked_for_collision(client, robot, link, extr
     assert solve(client, body, f"/v1/robots/{robot}/solve")["resolved"]["collision"] == checked
 
 
-def test_a_batch_comes_back_in_its_order_and_inside_the_limits(client, panda):
-    body = reachable(panda, ["panda_hand"], 50)
-    answer = solve(client, body)
-    assert sum(answer["success"]) >= 49
-    joint_q = np.array(answer["joint_q"])
-    assert (joint_q >= panda.joint_limit_lower).all()
-    assert (joint_q <= panda.joint_limit_upper).all()
-    reached = panda.forward_kinematics(joint_q, links=["panda_hand"]).positions[:, 0]
-    distances = np.linalg.norm(reached - body["targets"][0]["positions"], axis=-1)
-    assert (distances[np.array(answer["success"])] <= POSITION_TOLERANCE).all()
-
-
-def test_equal_requests_get_equal_answers_with_active_limits_when_asked_for(client, panda, one_pose):
-    first, second = solve(client, one_pose), solve(client, {**one_pose, "include": ["active_limits"]})
-    assert first["joint_q"] == second["joint_q"]
-    assert tuple(second["dof_names"]) == panda.dof_names
-    assert np.array(second["active_limits"]).shape == (1, panda.joint_dof_count)
-    assert solve(client, {**one_pose, "options": {"random_seed": 7}})["success"] == [True]
-
-
 def test_manipulability_is_that_of_python_and_null_where_nothing_moves(client, panda, one_pose):
-    answer = solve(client, {**one_pose, "include": ["manipulability"]})
+    answer = solve(client, {**one_pose, "include": ["manipulability", "active_limits"]})
+    assert tuple(answer["dof_names"]) == panda.dof_names
+    assert np.array(answer["active_limits"]).shape == (1, panda.joint_dof_count)
     joint_q = np.array(answer["joint_q"], np.float32)
     assert answer["manipulability"] == panda.manipulability(joint_q, "panda_hand").tolist()
     still = {"targets": [{"link": "panda_link0", "positions": [[0, 0, 0]]}], "include": ["manipulability"]}
@@ -107,21 +92,6 @@ def test_matrices_give_the_bytes_of_position_and_quaternion(client, one_pose):
     assert (fault["pointer"], fault["code"]) == ("/targets/0/matrices", "invalid_value")
 
 
-def test_a_position_that_is_not_constrained_has_no_error(client, one_pose):
-    del one_pose["targets"][0]["positions"]
-    answer = solve(client, one_pose)
-    assert (answer["success"], answer["position_error_m"]) == ([True], [None])
-    assert answer["orientation_error_rad"][0] >= 0.0
-
-
-def test_a_target_out_of_reach_is_an_answer_with_a_status(client):
-    answer = solve(client, {"targets": [{"link": "panda_hand", "positions": [[9.0, 0, 0], [0.4, 0.1, 0.5]]}]})
-    assert answer["success"] == [False, True]
-    assert answer["status"][0] in ("stalled", "max_iterations", "blocked_by_limits", "unreachable")
-    assert answer["position_error_m"][0] > 1.0
-    assert answer["orientation_error_rad"] == [None, None]  # not constrained
-
-
 def test_several_targets_report_per_target_and_the_worst(client):
     answer = solve(client, two_arms(3), DUAL_URL)
     assert answer["success"] == [True] * 3
@@ -129,13 +99,6 @@ def test_several_targets_report_per_target_and_the_worst(client):
     by_target = np.array([entry["position_error_m"] for entry in answer["targets"]])
     assert by_target.shape == (2, 3)
     assert by_target.max(axis=0).tolist() == answer["position_error_m"]
-
-
-def test_a_start_at_the_solution_is_seed_0_and_stays(client, panda, one_pose):
-    start = solve(client, one_pose)["joint_q"]
-    answer = solve(client, {**one_pose, "initial_joint_q": start})
-    assert answer["seed_index"] == [0]
-    assert np.abs(np.array(answer["joint_q"]) - start).max() < 1e-2  # already within tolerance: it only polishes
 
 
 def test_the_start_of_one_problem_may_be_its_row_alone(client, one_pose):
@@ -149,41 +112,24 @@ def test_the_start_of_one_problem_may_be_its_row_alone(client, one_pose):
 
 
 def test_two_arms_are_two_islands_when_asked_for(client):
-    answer = solve(client, two_arms(40, include=["islands"]), DUAL_URL)
+    asked = two_arms(40, include=["islands"])
+    asked["targets"][1]["positions"][0] = [9.0, 0.0, 0.0]
+    answer = solve(client, asked, DUAL_URL)
     assert len(answer["islands"]) == 40
+    assert [island["success"] for island in answer["islands"][0]] == [True, False]
+    assert answer["islands"][0][1]["status"] == answer["status"][0] != "converged"
     told_apart = 0
-    for problem, islands in enumerate(answer["islands"]):
+    for row, islands in enumerate(answer["islands"]):
         assert [island["joints"] for island in islands] == ARMS
         assert [island["rows"] for island in islands] == [[f"target {hand}"] for hand in HANDS]
-        assert all(island["success"] for island in islands) == answer["success"][problem]
-        assert max(island["iterations"] for island in islands) == answer["iterations"][problem]
-        assert sum(island["cost"] for island in islands) == pytest.approx(answer["cost"][problem], rel=1e-5)
+        assert all(island["success"] for island in islands) == answer["success"][row]
+        assert max(island["iterations"] for island in islands) == answer["iterations"][row]
+        assert sum(island["cost"] for island in islands) == pytest.approx(answer["cost"][row], rel=1e-5)
         seeds = {island["seed_index"] for island in islands}
-        assert answer["seed_index"][problem] == (seeds.pop() if len(seeds) == 1 else None)
-        told_apart += answer["seed_index"][problem] is None
+        assert answer["seed_index"][row] == (seeds.pop() if len(seeds) == 1 else None)
+        told_apart += answer["seed_index"][row] is None
     assert told_apart > 0
     assert "islands" not in solve(client, two_arms(1), DUAL_URL)
-
-
-def test_islands_tell_which_arm_is_out_of_reach(client):
-    body = two_arms(1, include=["advice", "islands"])
-    body["targets"][1]["positions"] = [[9.0, 0.0, 0.0]]
-    answer = solve(client, body, DUAL_URL)
-    assert answer["success"] == [False]
-    left, right = answer["islands"][0]
-    assert (left["success"], left["status"], right["success"]) == (True, "converged", False)
-    assert right["status"] == answer["status"][0] != "converged"
-    assert "link 'right_panda_hand' is out of reach by at least" in answer["advice"][0]
-    assert "target right_panda_hand: " in answer["advice"][0]
-
-
-@pytest.mark.evidence
-def test_a_target_that_couples_the_arms_makes_one_island(client):
-    target = {"link": HANDS[0], "reference_link": HANDS[1], "positions": [[0.0, 0.0, 0.3]]}
-    answer = solve(client, {"targets": [target], "include": ["islands"]}, DUAL_URL)
-    assert answer["success"] == [True]
-    ((island,),) = answer["islands"]
-    assert island["joints"] == ARMS[0] + ARMS[1]
 
 
 def test_advice_names_a_static_link_that_misses_its_target(client, one_pose):
@@ -192,3 +138,42 @@ def test_advice_names_a_static_link_that_misses_its_target(client, one_pose):
     assert (answer["success"], answer["status"]) == ([False], ["stalled"])
     assert answer["islands"][0][0]["success"]
     assert "Link 'panda_link0' is static" in answer["advice"][0]
+
+
+# ---------------------------------------------------------------------- the column `trace`
+FAR = {"targets": [{"link": "panda_hand", "positions": [[0.3, 0.2, 0.4]], "orientations_xyzw": [[0, 0, 0.6, 0.8]]}]}
+POSTURE = {"objectives": [{"type": "posture", "joint_q_reference": [0, 0, 0, -1, 0, 1, 0], "priority": 1}]}
+
+
+@pytest.mark.parametrize("kind", [JSON, MSGPACK])
+def test_a_trace_ends_at_the_answer(client, one_pose, kind):
+    answer = answered(client, URL, one_pose | {"include": ["trace"]}, kind)
+    ((trace,), (joint_q,)) = answer["trace"], answer["joint_q"]
+    seed = trace["answer_seeds"][0]
+    k = trace["seeds"].index(seed)
+    assert seed == answer["seed_index"][0]
+    assert trace["ends"][k] == ["converged"]
+    assert trace["iterations"][k] == [answer["iterations"][0]]
+    assert trace["joint_q"][-1][k] == pytest.approx(list(joint_q), abs=1e-7)
+    assert trace["position_error"][-1][k][0] == pytest.approx(answer["position_error_m"][0], rel=1e-9)
+    assert len(trace["cost"]) == len(trace["steps"]) > 3
+
+
+@pytest.mark.parametrize("more", [{}, POSTURE, {"options": {"max_iterations": 100, "seeds": 64}}], ids=str)
+def test_a_trace_is_no_larger_than_stated(client, panda, more):
+    document = FAR | more | {"include": ["trace"]}
+    for kind in (JSON, MSGPACK):
+        reply = post(client, URL, document, kind)
+        assert reply.status_code == 200, reply.text
+        assert len(reply.content) <= solve_bytes(panda, read_solve(document, panda, {}), BY_NAME[kind])[0]
+
+
+def test_a_trace_is_of_one_problem_and_bounded(client, one_pose):
+    target = one_pose["targets"][0]
+    two = {"targets": [target | {name: 2 * target[name] for name in ("positions", "orientations_xyzw")}]}
+    asked = {"include": ["trace"]}
+    problem(post(client, URL, two | asked), 422, "invalid_value", "/include")
+    large = {"options": {"seeds": 1024, "max_iterations": 100}}
+    problem(post(client, URL, one_pose | asked | large), 422, "out_of_range", "/include")
+    problem(post(client, URL, one_pose | asked, accept=NPZ), 422, "unknown_option", "/include")
+    assert "trace" not in answered(client, URL, one_pose)

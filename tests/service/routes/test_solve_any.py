@@ -13,12 +13,9 @@ from ik_service.service.codecs.media_types import BY_NAME
 from ik_service.service.documents.solve_answer import solve_bytes
 from ik_service.service.documents.solve_any import read_solve_any
 from ik_service.service.pool.kernel_marks import mark_of
-from ik_service.service.queue.solve_request import QueuedRequest
-from ik_service.service.schema.examples import EXAMPLE_ROBOTS, SOLVE_ANY_REQUESTS
 from ik_service.solver.candidates import FATES
 from tests.bounded import PATIENCE_S, until
 from tests.service.messages import JSON, KINDS, MSGPACK, NPZ, answered, archive, packed, post, problem
-from tests.service.pool.queue.queues import put, queue, work
 
 URL = "/v1/robots/panda/solve_any"
 COUNT, GROUPS = 40, 5  # the third group and the last are empty
@@ -133,11 +130,22 @@ def test_many_candidates_give_few_rows(client, poses):
     assert len(reply.content) < 4000
 
 
+def via(**poses: Any) -> dict[str, Any]:
+    """Second poses of candidates."""
+    return {"via": {"targets": [poses], "max_change": 1}}
+
+
+UNCHECKED = {"criterion": "clearance", "options": {"collision": "off"}}
+NO_TARGET = {"targets": [], "objectives": [POSTURE], "problem_count": COUNT, "criterion": "manipulability"}
+MANY_POSTURES = {**POSTURE, "joint_q_reference": [START] * COUNT}
+TURNS, POSTURES = "/via/targets/0/orientations_xyzw", "/objectives/0/joint_q_reference"
+WHOLE = "Give a list of whole numbers"
+LEFT_OUT = "Leave the option out"
 REFUSED = {
     "negative": ({"group": [-1] * COUNT}, "/group", "invalid_value", "group[0] is -1. Allowed: whole numbers from 0"),
-    "float": ({"group": [0.5] * COUNT}, "/group", "wrong_type", "Give a list of whole numbers"),
-    "truth": ({"group": [True] * COUNT}, "/group", "wrong_type", "Give a list of whole numbers"),
-    "nested": ({"group": [[0]] * COUNT}, "/group", "wrong_type", "Give a list of whole numbers"),
+    "float": ({"group": [0.5] * COUNT}, "/group", "wrong_type", WHOLE),
+    "truth": ({"group": [True] * COUNT}, "/group", "wrong_type", WHOLE),
+    "nested": ({"group": [[0]] * COUNT}, "/group", "wrong_type", WHOLE),
     "immense": ({"group": [2**63] * COUNT}, "/group", "invalid_value", "whole numbers"),
     "ids": ({"group": [5] * COUNT}, "/group", "invalid_value", "group[0] is 5. Allowed: whole numbers from 0 to 4."),
     "fewer": ({"group": [0, 1]}, "/group", "invalid_value", "Allowed: [40] whole numbers"),
@@ -147,43 +155,23 @@ REFUSED = {
     "criterion": ({"criterion": "best"}, "/criterion", "unknown_option", "'first', 'nearest'"),
     "start": ({"criterion": "nearest", "initial_joint_q": None}, "/criterion", "invalid_value", "initial_joint_q"),
     "unchecked": (
-        {"criterion": "clearance", "options": {"collision": "off"}},
+        UNCHECKED,
         "/criterion",
         "invalid_value",
-        "give it a collision model, or leave out the option collision='off'",
+        "or leave out the option collision='off'",
     ),
-    "no target": (
-        {"targets": [], "objectives": [POSTURE], "problem_count": COUNT, "criterion": "manipulability"},
-        "/criterion",
-        "invalid_value",
-        "needs a target",
-    ),
-    "other poses": (
-        {"via": {"targets": [{"positions": [[0, 0, 0.5]]}], "max_change": 1}},
-        "/via/targets",
-        "invalid_value",
-        "via has 1 poses for 40 candidates",
-    ),
+    "no target": (NO_TARGET, "/criterion", "invalid_value", "needs a target"),
+    "other poses": (via(positions=[[0, 0, 0.5]]), "/via/targets", "invalid_value", "via has 1 poses for 40 candidates"),
     "other targets": ({"via": {"targets": [], "max_change": 1}}, "/via/targets", "invalid_value", "positions"),
-    "turn": (
-        {"via": {"targets": [{"orientations_xyzw": [[1, 1, 0, 0]] * COUNT}], "max_change": 1}},
-        "/via/targets/0/orientations_xyzw/0",
-        "not_unit_quaternion",
-        "",
-    ),
+    "turn": (via(orientations_xyzw=[[1, 1, 0, 0]] * COUNT), f"{TURNS}/0", "not_unit_quaternion", ""),
     "no change": ({"via": {"targets": [], "max_change": 0}}, "/via/max_change", "out_of_range", ""),
     "no via": ({"via": {"targets": []}}, "/via/max_change", "missing_field", ""),
-    "best_of": ({"options": {"best_of": "cost"}}, "/options/best_of", "invalid_value", "Leave the option out"),
-    "solutions": ({"options": {"solutions": "all"}}, "/options/solutions", "invalid_value", "Leave the option out"),
-    "nearest": ({"options": {"approximate": "nearest"}}, "/options/approximate", "invalid_value", "Leave the option"),
-    "derived": ({"options": {"sensitivity": "target"}}, "/options/sensitivity", "invalid_value", "Leave the option"),
+    "best_of": ({"options": {"best_of": "cost"}}, "/options/best_of", "invalid_value", LEFT_OUT),
+    "solutions": ({"options": {"solutions": "all"}}, "/options/solutions", "invalid_value", LEFT_OUT),
+    "nearest": ({"options": {"approximate": "nearest"}}, "/options/approximate", "invalid_value", LEFT_OUT),
+    "derived": ({"options": {"sensitivity": "target"}}, "/options/sensitivity", "invalid_value", LEFT_OUT),
     "include": ({"include": ["advice"]}, "/include", "unknown_option", "Leave the field out"),
-    "rows": (
-        {"objectives": [{**POSTURE, "joint_q_reference": [START] * COUNT}]},
-        "/objectives/0/joint_q_reference",
-        "wrong_shape",
-        "There are 40 rows here. Give one row for all candidates.",
-    ),
+    "rows": ({"objectives": [MANY_POSTURES]}, POSTURES, "wrong_shape", "There are 40 rows here. Give one row for all"),
     "field": ({"groups": [0]}, "/groups", "unknown_field", "Did you mean 'group'?"),
 }
 
@@ -210,9 +198,8 @@ def test_a_choice_that_would_hold_up_everybody_is_refused(client, poses):
         "40000 problems with 256 seeds each are 10240000 attempts. Allowed in one request: 8000000." in told["detail"]
     )
     asked["options"] = {"seeds": 64, "max_iterations": 1000}
-    assert (
-        "Allowed in one request: 666666." in problem(post(client, URL, asked, MSGPACK), 422, "out_of_range")["detail"]
-    )
+    told = problem(post(client, URL, asked, MSGPACK), 422, "out_of_range")
+    assert "Allowed in one request: 666666." in told["detail"]
 
 
 def test_the_answer_is_not_larger_than_its_shape_says_and_one_too_large_is_refused(client, panda, poses):
@@ -225,23 +212,6 @@ def test_the_answer_is_not_larger_than_its_shape_says_and_one_too_large_is_refus
             assert len(reply.content) <= most[kind] <= LOOSE * len(reply.content)
     problem(post(client, URL, body(poses, group_count=2**20)), 413, "answer_too_large")
     assert client.app.state.service.admission.pool.waiting_requests == 0
-
-
-def test_a_choice_is_whole_and_alone_in_its_batch(panda, poses):
-    document = body([one.tolist() for one in poses])
-    asked = [read_solve_any(document, panda, {}).request for _ in range(2)]
-    assert asked[0].batch_key == asked[1].batch_key is not None
-    assert asked[0].batch_key != replace(asked[0], choice=None).batch_key
-    first, other = (QueuedRequest(panda, one, 0.0, 100.0, owner=owner) for one, owner in zip(asked, "ab", strict=True))
-    waiting = queue()
-    put(waiting, first, other, work(panda, 3))
-    taken = []
-    while shares := waiting.take(lambda _: 8):
-        taken.append(shares)
-        waiting.charge(shares, 1e-3)
-    assert sorted(len(shares) for shares in taken) == [1, 1, 1]
-    alone = {shares[0].queued: shares[0].rows for shares in taken}
-    assert alone[first] == alone[other] == slice(0, COUNT)
 
 
 def test_choices_that_wait_together_are_solved_one_at_a_time(client, panda, poses, monkeypatch):
@@ -277,28 +247,25 @@ def test_a_choice_needs_the_kernels_of_its_solves(panda, poses):
     assert mark_of(panda, sample, "cpu") == mark_of(panda, via, "cpu")
 
 
-def test_deadlines_metrics_and_versions_are_as_in_a_solve(client, poses):
-    asked = json.dumps(body([one.tolist() for one in poses])).encode()
-    late = client.post(URL, content=asked, headers={"Content-Type": JSON, "Prefer": "wait=0"})
+@pytest.mark.parametrize("name", ["solve_any", "clip", "follow"])
+def test_deadlines_metrics_and_versions_are_as_in_a_solve(client, poses, name):
+    url, asked = URL.replace("solve_any", name), body([one.tolist() for one in poses])
+    asked = asked if name == "solve_any" else {"targets": asked["targets"], "dt": 0.02}
+    content, json_type = json.dumps(asked).encode(), {"Content-Type": JSON}
+    late = client.post(url, content=content, headers={**json_type, "Prefer": "wait=0"})
     assert late.status_code in (503, 504)
-    stale = client.post(URL, content=asked, headers={"Content-Type": JSON, "If-Match": '"other"'})
+    stale = client.post(url, content=content, headers={**json_type, "If-Match": '"other"'})
     problem(stale, 412, "precondition_failed")
-    problem(post(client, URL.replace("panda", "nobody"), body(poses)), 404, "unknown_robot")
+    problem(post(client, url.replace("panda", "nobody"), content), 404, "unknown_robot")
     before = empty_groups(client)
-    answered(client, URL, body(poses))
-    until(lambda: empty_groups(client) == before + 2, 5.0)  # a batch is counted after its answer
-    counted = client.app.state.service.metrics.render("")[0].decode()
-    assert f'route="/v1/robots/{{robot}}/solve_any",status="{late.status_code}"' in counted
+    answered(client, url, content)
+    counted = 2 if name == "solve_any" else 0
+    until(lambda: (empty_groups(client) or 0) == (before or 0) + counted, 5.0)  # a batch is counted after its answer
+    shown = client.app.state.service.metrics.render("")[0].decode()
+    assert f'route="/v1/robots/{{robot}}/{name}",status="{late.status_code}"' in shown
 
 
 def empty_groups(client: Any) -> float:
     """The groups without candidates so far."""
     registry = client.app.state.service.metrics.registry
     return registry.get_sample_value("ik_service_problems_total", {"robot": "panda", "status": "no_candidate"})
-
-
-def test_the_examples_of_the_document_have_answers(client):
-    for name, asked in SOLVE_ANY_REQUESTS.items():
-        answer = answered(client, f"/v1/robots/{EXAMPLE_ROBOTS[name]}/solve_any", asked)
-        assert set(answer["status"]) == {"converged"}
-        assert answer["candidate"] == [1, 2]

@@ -128,7 +128,7 @@ def test_a_message_that_is_too_large_ends_the_stream(client):
 
 
 @pytest.mark.parametrize(
-    ("limit", "opened"), [("CONFIGURE_S", lambda client: client.websocket_connect(URL)), ("IDLE_S", streaming)]
+    ("limit", "opened"), [("CONFIGURE_S", lambda one: one.websocket_connect(URL)), ("IDLE_S", streaming)]
 )
 def test_a_silent_stream_ends(client, monkeypatch, limit, opened):
     monkeypatch.setattr(stream_route, limit, 0.05)

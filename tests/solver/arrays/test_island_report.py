@@ -5,22 +5,12 @@ import pytest
 
 import objectives
 from ik_service import SolverOptions, Target
-from ik_service.robots import load_urdf
 from ik_service.solver.verdict.advice import advice, why_static
-from tests.solver.conftest import cpu_solver
+from tests.solver.conftest import bare_robot, cpu_solver, poses_of
 
 HANDS = ["left_panda_hand", "right_panda_hand"]
 ARMS = [tuple(f"{side}_panda_joint{k}" for k in range(1, 8)) for side in ("left", "right")]
 ROWS = [(f"target {hand}",) for hand in HANDS]
-GANTRY = """
-<robot name="gantry">
-  <link name="base"/><link name="carriage"/><link name="tool"/>
-  <joint name="x" type="prismatic"><parent link="base"/><child link="carriage"/><axis xyz="1 0 0"/>
-    <limit lower="-1" upper="1" effort="1" velocity="1"/></joint>
-  <joint name="z" type="prismatic"><parent link="carriage"/><child link="tool"/><axis xyz="0 0 1"/>
-    <limit lower="-1" upper="1" effort="1" velocity="1"/></joint>
-</robot>
-"""
 
 
 def members(report):
@@ -109,15 +99,16 @@ def test_the_reason_names_the_static_link_and_what_holds_it(dual_panda, target, 
 
 
 def test_a_link_that_moves_but_never_turns_is_told():
-    robot = load_urdf(GANTRY)
-    solver = cpu_solver(robot, ["tool"])
+    robot, link = bare_robot("panda_gripper").activate(["panda_finger_joint1"]), "panda_leftfinger"
+    solver = cpu_solver(robot, [link])
     (unmoved,) = solver.islands().unmoved
-    assert "No active joint turns link 'tool'" in unmoved.reason
+    assert f"No active joint turns link '{link}'" in unmoved.reason
     assert len(solver.islands().islands) == 1
-    result = solver.solve([[0.2, 0.0, 0.3]] * 2, [[1, 0, 0, 0], [0, 0, 0, 1]])
+    position, turn = poses_of(robot, robot.mid_joint_q[None], link)
+    result = solver.solve(np.tile(position, (2, 1)), np.concatenate([turn[:, ::-1], turn]))
     assert result.success.tolist() == [False, True]
     said = [advice(robot, solver.targets, SolverOptions(), result, result.islands, problem=k) for k in (0, 1)]
-    assert "No active joint turns link 'tool'" in said[0]
+    assert f"No active joint turns link '{link}'" in said[0]
     assert said[1] == "Every target is met within its tolerance."
 
 

@@ -27,7 +27,6 @@ ARM = """
 """
 LINKS = ["left_tip", "right_tip"]
 COUNT = 61  # no multiple of a number of threads
-CALLS = 9
 BOTH, ONLY_X, OFF = [1, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0], [0] * 6
 # Weights of both arms, problem by problem in turn or in thirds.
 PATTERNS: dict[str, list[tuple[list[int], list[int]]]] = {
@@ -114,34 +113,6 @@ def test_no_part_reads_what_another_writes(arms, small_parts, monkeypatch, patte
             answers(solver, elsewhere, options)  # so that nothing right is left from the time before
             assert answers(solver, here, options)[1] == expected, (threads, order)
         assert solver._core.engine.executor.used == 2 * len(ORDERS)
-
-
-@pytest.mark.evidence
-@pytest.mark.parametrize("name", OPTIONS)
-@pytest.mark.parametrize("pattern", list(PATTERNS)[:2])  # what a part reads is looked at above, for all of them
-def test_threads_change_no_byte_of_nine_calls(arms, small_parts, pattern, name):
-    options, here, elsewhere = OPTIONS[name], problems(arms, 1), problems(arms, 2)
-    _, expected = answers(make(arms, pattern), here, options)
-    for threads in (1, 2, 3, 4):
-        solver = make(arms, pattern, threads)
-        answers(solver, elsewhere, options)
-        for call in range(CALLS):
-            assert answers(solver, here, options)[1] == expected, (threads, call)
-
-
-@pytest.mark.evidence
-def test_solvers_of_several_threads_each_do_not_disturb_one_another(arms, small_parts):
-    options, here = OPTIONS["nearest"], problems(arms, 1)
-    _, expected = answers(make(arms, "many"), here, options)
-    done = []
-
-    def work():
-        solver = make(arms, "many", 2)
-        for _ in range(CALLS):
-            done.append(answers(solver, here, options)[1] == expected)
-
-    in_threads(work, 3)
-    assert done == [True] * (3 * CALLS)
 
 
 @wp.kernel(enable_backward=False)

@@ -7,7 +7,7 @@ from ik_service import IKSolver, SolverOptions, Target, load_robot
 from ik_service.kernels.kernel_loading import CachedModule
 from ik_service.robots import load_urdf
 from objectives import IKObjectivePosture, InputError, UnknownNameError
-from tests.solver.conftest import EACH_ENGINE, STAGED_QUICK, Reachable, assert_same_bytes, cpu_solver
+from tests.solver.conftest import EACH_ENGINE, STAGED_QUICK, Reachable, cpu_solver
 
 COUNT = 60
 ENGINES = ("compiled", "staged")
@@ -56,17 +56,6 @@ def test_answers_are_within_the_limits_of_each_problem_exactly(solvers, reachabl
 
 
 @EACH_ENGINE
-def test_where_the_limits_leave_no_answer_the_targets_are_missed(solvers, reachable, engine):
-    allowed = reachable.joint_q[:, 3] <= -1.5
-    found = solve(
-        solvers[engine], reachable, joint_limits={"panda_joint4": (-3.0718, np.where(allowed, -0.0698, -2.9))}
-    )
-    assert found.success[allowed].mean() > 0.9
-    assert not found.success[~allowed].all()
-    assert (found.joint_q[~allowed, 3] <= np.float32(-2.9)).all()
-
-
-@EACH_ENGINE
 def test_frozen_joints_stay_to_the_bit(solvers, panda, reachable, engine):
     start, stays = near(reachable), np.arange(COUNT) % 2 == 0
     start[:, 2] = reachable.joint_q[:, 2]
@@ -78,19 +67,13 @@ def test_frozen_joints_stay_to_the_bit(solvers, panda, reachable, engine):
     assert some.success.all()
     np.testing.assert_array_equal(some.joint_q[:, 2] == rounded[:, 2], stays)
     np.testing.assert_array_equal(third.joint_q[:, 2], rounded[:, 2])
+    given = {"frozen": ["panda_joint3"], "joint_limits": {"panda_joint3": (2.7, 2.8)}}  # which holds nearly no start
+    found = solve(solvers[engine], reachable, initial_joint_q=start, **given)
+    np.testing.assert_array_equal(found.joint_q[:, 2], rounded[:, 2])
     inside = (start > panda.joint_limit_lower) & (start < panda.joint_limit_upper)  # limits are rounded inwards
     np.testing.assert_array_equal(every.joint_q[inside], rounded[inside])
     assert np.isnan(every.limit_margin).all()
     assert not every.active_limits.any()
-
-
-def test_frozen_joints_stay_to_the_bit_in_float64(solvers, reachable):
-    start = near(reachable)
-    start[:, [0, 2]] = reachable.joint_q[:, [0, 2]]
-    arguments = {"initial_joint_q": start, "frozen": ["panda_joint1", "panda_joint3"]}
-    found = solve(solvers["compiled"], reachable, **arguments, options={"precision": "float64"})
-    assert (found.joint_q[:, [0, 2]] == start[:, [0, 2]]).all()
-    assert found.success.mean() > 0.7  # five joints are left for six rows, and the poses are of these two
 
 
 def test_a_name_freezes_its_own_joint_and_none_that_begins_like_it():
@@ -102,42 +85,13 @@ def test_a_name_freezes_its_own_joint_and_none_that_begins_like_it():
     assert found.joint_q[0, slide] != np.float32(0.5)
 
 
-@EACH_ENGINE
-def test_no_joint_goes_further_than_allowed(solvers, reachable, engine):
-    start, others = near(reachable), near(reachable)[::-1]
-    found = solve(solvers[engine], reachable, initial_joint_q=start, max_change=0.2)
-    assert found.success.all()
-    assert np.abs(found.joint_q - start).max() <= 0.2
-    free, by_name, of_all = (
-        solve(solvers[engine], reachable, initial_joint_q=others, **asked)
-        for asked in ({}, {"max_change": {"panda_joint1": 0.3}}, {"max_change": 0.3})
-    )
-    assert np.abs(free.joint_q[:, 0] - others[:, 0]).max() > 1.0
-    assert np.abs(by_name.joint_q[:, 0] - others[:, 0]).max() <= 0.3
-    assert np.abs(of_all.joint_q - others).max() <= 0.3
-    assert of_all.success.mean() < 0.1
-
-
-@EACH_ENGINE
-def test_a_problem_has_the_same_bytes_alone_and_others_have_theirs_again(solvers, reachable, engine):
-    solver, limits = solvers[engine], (reachable.joint_q - 0.1, reachable.joint_q + 0.2)
-    before, found = solve(solver, reachable), solve(solver, reachable, joint_limits=limits)
-    for k in (0, 17):
-        one = solve(solver, reachable.part([k]), joint_limits=[ends[[k]] for ends in limits])
-        assert one.joint_q.tobytes() == found.joint_q[k].tobytes()
-    assert_same_bytes(solve(solver, reachable), before)
-    own = (reachable.robot.joint_limit_lower, reachable.robot.joint_limit_upper)
-    assert_same_bytes(solve(solver, reachable, joint_limits=own), before)
-
-
-def test_threads_and_the_order_of_joints_change_nothing(panda, solvers, reachable, small_parts):
+def test_the_order_of_joints_changes_nothing(panda, solvers, reachable):
     start, frozen = near(reachable), np.zeros((COUNT, 7), dtype=bool)
     start[::3, 6] = reachable.joint_q[::3, 6]
     frozen[::3, 6] = True
     limits, own = (reachable.joint_q - 0.3, reachable.joint_q + 0.3), {"max_change": 0.25}
     given = {"joint_limits": limits, "frozen": frozen, "initial_joint_q": start}
     expected = solve(solvers["compiled"], reachable, **given, **own)
-    assert_same_bytes(solve(cpu_solver(panda, ["panda_hand"], threads=2), reachable, **given, **own), expected)
     turned = cpu_solver(panda, ["panda_hand"], joint_order=panda.joint_names[::-1])
     given = {
         "joint_limits": [one[:, ::-1] for one in limits],
@@ -145,17 +99,6 @@ def test_threads_and_the_order_of_joints_change_nothing(panda, solvers, reachabl
         "initial_joint_q": start[:, ::-1],
     }
     assert solve(turned, reachable, **given, **own).joint_q[:, ::-1].tobytes() == expected.joint_q.tobytes()
-
-
-def test_solutions_and_the_nearest_one_are_within_them(solvers, reachable):
-    limits = {"panda_joint1": (-0.5, 1.5), "panda_joint5": (-1.0, 2.0)}
-    several, nearest = (
-        solve(solvers["compiled"], reachable, joint_limits=limits, options=options)
-        for options in ({"solutions": 8}, {"best_of": "nearest"})
-    )
-    assert several.solution_count.max() > 2
-    for found in (several.solutions[np.isfinite(several.solutions[..., 0])], nearest.joint_q):
-        assert ((found[:, [0, 4]] >= [-0.5, -1.0]) & (found[:, [0, 4]] <= [1.5, 2.0])).all()
 
 
 @STAGED_QUICK

@@ -30,19 +30,6 @@ def make(robot, links, engine="compiled", **arguments):
     return cpu_solver(robot, links, engine=engine, options=options, **arguments)
 
 
-@pytest.mark.evidence_cases("threads")
-def test_data_and_budgets_compile_nothing(panda, panda_targets, monkeypatch):
-    solver = make(panda, ["panda_hand"])
-    solver.solve(*panda_targets.targets)
-    for name in ("packet_kernel", "thread_kernel"):
-        monkeypatch.setattr(island_launches, name, lambda *_: pytest.fail("compiled again"))
-    changed = {"seeds": 3, "max_iterations": 11, "position_tolerance": 1e-4, "random_seed": 5}
-    near = panda_targets.joint_q[:5] + 0.01
-    few = solver.solve(*panda_targets.part(slice(5)).targets, initial_joint_q=near, options=changed)
-    assert len(few) == 5
-    assert ((few.seed_index < 3) & (few.iterations <= 11)).all()
-
-
 @pytest.mark.evidence_cases("threads-compiled")
 @EACH_ENGINE
 def test_views_of_one_buffer_are_told_apart_by_their_lines(panda, engine):

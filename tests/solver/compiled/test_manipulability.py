@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from ik_service import SolverOptions
 from objectives import IKObjectiveJointCentering, IKObjectiveManipulability
-from tests.objectives.manipulability_rows import WEIGHT, differences, expected_rows
+from tests.objectives.manipulability_rows import expected_rows
 from tests.solver.conftest import cpu_solver, poses_of
 
 HAND, COUNT = "panda_hand", 150
@@ -38,24 +37,6 @@ def test_of_any_weight_it_rises_and_no_target_is_lost(panda, targets, plain, eng
     if engine == "compiled":
         assert np.median(gain) > 0.02
         assert (gain > -1e-6).mean() > 0.8  # where it is lower, another branch was found
-
-
-@pytest.mark.evidence
-def test_alone_it_ends_at_a_minimum_of_its_rows(panda):
-    objective = IKObjectiveManipulability(HAND, weight=WEIGHT)
-    result = cpu_solver(panda, objectives=[objective], options=SolverOptions(precision="float64")).solve(
-        problem_count=1
-    )
-    rows = expected_rows(panda, HAND, result.joint_q, {})[0]
-    assert result.success.all()
-    np.testing.assert_allclose(result.cost, 0.5 * (rows**2).sum(axis=1), rtol=1e-6)
-    jacobian = differences(panda, HAND, result.joint_q, {})
-    moving = np.linalg.norm(jacobian, axis=1).max(axis=0) > 1e-6  # the last joint changes nothing
-    lengths = np.linalg.norm(jacobian, axis=1) * np.linalg.norm(rows, axis=1)[:, None]
-    cosines = np.einsum("nra,nr->na", jacobian, rows)[:, moving] / lengths[:, moving]
-    assert moving.sum() == 6
-    assert np.abs(cosines).max() < 1e-3
-    assert (manipulability(panda, result.joint_q) > 1.2 * manipulability(panda, panda.mid_joint_q[None])).all()
 
 
 def test_centering_takes_what_a_target_leaves(panda, targets, plain):

@@ -45,7 +45,6 @@ def test_no_target_that_many_seeds_meet_is_proven_blocked(panda, margin):
 
 
 def test_targets_just_free_of_contact_are_not_proven_blocked(panda):
-    """Configurations with little clearance, at the ends of the tolerances."""
     solver, rng = cpu_solver(panda, ["panda_hand"]), np.random.default_rng(2)
     found = solver.solve(*drawn(3), world=WORLD)
     near = found.success & (found.clearance < 0.01)

@@ -3,13 +3,11 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import warp as wp
 
 from ik_service.solver.rows.blocks import BatchState, Rows, RowTapes
 from objectives import IKJacobianType, IKObjective, ObjectiveError
-from tests.solver.conftest import cpu_solver
 
 RELAXED, CHECKED, STRICT = wp.config.LaunchArrayAccessMode
 CARD = SimpleNamespace(is_cuda=True)
@@ -24,24 +22,19 @@ class Watched(IKObjective):
     def residual_dim(self):
         return 1
 
-    def supports_analytic(self):
-        return True
-
     def compute_residuals(self, *arguments):
         self.modes.append(wp.config.launch_array_access_mode)
         if self.error is not None:
             raise self.error
 
-    def compute_jacobian_analytic(self, *arguments):
+    def compute_jacobian_autodiff(self, *arguments):
         self.modes.append(wp.config.launch_array_access_mode)
 
-    compute_jacobian_autodiff = compute_jacobian_analytic
 
-
-def evaluate(objective, mode, device, robot):
+def evaluate(objective, device, robot):
     """Run the hooks of an objective as an engine on that device does."""
     model = robot.on_device("cpu")
-    rows = Rows(model, [], [objective], mode)
+    rows = Rows(model, [], [objective], IKJacobianType.AUTODIFF)
     index = wp.zeros(1, dtype=wp.int32, device="cpu")
     poses = BatchState.allocate(model, 1, 1, index, requires_grad=False)
     tapes = RowTapes(rows, poses)
@@ -56,33 +49,14 @@ def evaluate(objective, mode, device, robot):
 
 
 def test_hooks_are_checked_on_a_card_and_an_application_that_is_stricter_stays_so(panda, monkeypatch):
-    assert evaluate(Watched(), IKJacobianType.AUTODIFF, CARD, panda) == [CHECKED, CHECKED]
+    assert evaluate(Watched(), CARD, panda) == [CHECKED, CHECKED]
     assert wp.config.launch_array_access_mode == RELAXED
-    assert evaluate(Watched(), IKJacobianType.AUTODIFF, wp.get_device("cpu"), panda) == [RELAXED, RELAXED]
+    assert evaluate(Watched(), wp.get_device("cpu"), panda) == [RELAXED, RELAXED]
     monkeypatch.setattr(wp.config, "launch_array_access_mode", STRICT)
-    assert evaluate(Watched(), IKJacobianType.AUTODIFF, CARD, panda) == [STRICT, STRICT]
+    assert evaluate(Watched(), CARD, panda) == [STRICT, STRICT]
 
 
 def test_what_warp_says_names_the_objective(panda):
     with pytest.raises(ObjectiveError, match="Watched: argument 'targets' is on device=cpu"):
-        evaluate(Watched(RuntimeError("argument 'targets' is on device=cpu")), IKJacobianType.AUTODIFF, CARD, panda)
+        evaluate(Watched(RuntimeError("argument 'targets' is on device=cpu")), CARD, panda)
     assert wp.config.launch_array_access_mode == RELAXED
-
-
-def test_a_solve_on_a_cpu_leaves_the_mode_alone(panda):
-    class Flat(IKObjective):
-        def residual_dim(self):
-            return 1
-
-        def compute_residuals(self, body_q, joint_q, model, residuals, start_idx, problem_idx):
-            assert wp.config.launch_array_access_mode == RELAXED
-            wp.launch(_flat, body_q.shape[0], [joint_q, start_idx], [residuals], device=body_q.device)
-
-    solver = cpu_solver(panda, objectives=[Flat()])
-    assert np.abs(solver.solve(problem_count=2).cost).max() < 1e-6
-
-
-@wp.kernel(module="unique")
-def _flat(joint_q: wp.array2d[float], row: int, out: wp.array2d[float]):
-    i = wp.tid()
-    out[i, row] = joint_q[i, 0]

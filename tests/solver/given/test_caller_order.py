@@ -6,7 +6,7 @@ import pytest
 from ik_service import EngineError, IKSolver
 from ik_service.control import IKController
 from objectives import InputError, UnknownNameError
-from tests.solver.conftest import bare_robot, cpu_solver
+from tests.solver.conftest import cpu_solver
 
 LINK = "panda_hand"
 WXYZ = [3, 0, 1, 2]
@@ -37,21 +37,6 @@ def test_another_order_of_joints_permutes_columns_and_nothing_else(panda, given)
         for solver, first in ((other, start[0, order]), (mine, start[0]))
     )
     np.testing.assert_array_equal(one.joint_q[0], alone.joint_q[0, order])
-
-
-@pytest.mark.evidence
-def test_locked_joints_and_followers_may_be_left_out():
-    robot = bare_robot("panda_gripper").lock({"panda_joint3": 0.3})
-    left_out = ("panda_joint3", "panda_finger_joint2")
-    order = [name for name in robot.joint_names[::-1] if name not in left_out]
-    solver = cpu_solver(robot, [LINK], joint_order=order)
-    q = robot.random_joint_q(np.random.default_rng(0), 4)
-    poses = robot.forward_kinematics(q, [LINK])
-    columns = [robot.joint_names.index(name) for name in order]
-    result = solver.solve(poses.positions[:, 0], poses.orientations_xyzw[:, 0], initial_joint_q=q[:, columns])
-    assert result.joint_q.shape == (4, len(order))
-    assert (result.seed_index == 0).all()
-    np.testing.assert_allclose(result.joint_q, q[:, columns], atol=1e-6)
 
 
 def test_coordinates_of_a_floating_base_keep_their_own_order(humanoid):

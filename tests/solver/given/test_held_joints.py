@@ -156,7 +156,6 @@ def test_followers_of_a_held_joint_follow_it(engine):
 
 @STAGED_QUICK
 def test_relative_poses_reach_over_them(locked, engine):
-    """Both links of a target in another link's frame may stand before or behind a held joint."""
 
     def seen(joint_q):
         T_world_ends = np.concatenate(poses_of(locked, joint_q, ["panda_link1", "panda_link6"]), axis=-1)
@@ -169,34 +168,3 @@ def test_relative_poses_reach_over_them(locked, engine):
     distance = np.linalg.norm((seen(result.joint_q) - positions)[:, :2], axis=1)
     np.testing.assert_allclose(result.position_error[:, 0], distance, atol=KNOWN_POSE)
     np.testing.assert_array_equal(result.joint_q.astype(np.float32)[:, COLUMNS], problems[:, COLUMNS])
-
-
-@pytest.mark.evidence
-def test_only_the_arm_behind_a_held_joint_goes_with_it():
-    """Two arms on a torso that is locked are two islands, wherever each problem holds it."""
-    robot, links, rng = scene("two_trees").robot, ["l_tool", "r_tool"], np.random.default_rng(2)
-    robot = robot.lock({"right_1": [0.0, 0.0, 0.0, 1.0]})
-    assert robot.trees.ntree == 2
-    problems = robot.random_joint_q(rng, COUNT)
-    ball = [robot.coordinate_names.index(f"right_1/{c}") for c in ("qx", "qy", "qz", "qw")]
-    problems[:, ball] = unit_turns(rng)
-    positions, solver = (
-        poses_of(robot, problems, links)[0],
-        cpu_solver(robot, [Target(link, row_weights=PLANE) for link in links]),
-    )
-    result = solver.solve(positions, initial_joint_q=starts(robot, problems, ball))
-    distance = np.linalg.norm((poses_of(robot, result.joint_q, links)[0] - positions)[..., :2], axis=-1)
-    np.testing.assert_allclose(result.position_error, distance, atol=KNOWN_POSE)
-    assert result.success.all()
-    np.testing.assert_allclose(result.joint_q[:, ball], problems[:, ball], atol=1e-7)
-
-
-@pytest.mark.evidence
-def test_a_path_holds_them_where_its_start_does(locked):
-    ends = np.repeat(held_elsewhere(locked)[:1].astype(np.float64), 30, axis=0)
-    held = ends[:, COLUMNS].copy()
-    ends[:, [0, 2, 3, 5, 6]] += np.linspace(0.0, 0.2, 30)[:, None]
-    ends = locked.clamp_joint_q(ends)
-    path = cpu_solver(locked, HAND).follow(*poses_of(locked, ends, HAND), 0.1, start_joint_q=ends[0])
-    assert path.success.all()
-    np.testing.assert_allclose(path.joint_q[:, COLUMNS], held, atol=1e-7)

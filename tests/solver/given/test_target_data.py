@@ -5,7 +5,6 @@ import pytest
 
 import objectives
 from ik_service import Target
-from ik_service.solver.given.batch import Batch
 from objectives import InputError
 from tests.solver.conftest import EACH_ENGINE, Reachable, cpu_solver
 
@@ -44,23 +43,6 @@ def test_replaced_data_give_what_declared_data_give(panda, engine):
         assert result.success.any()
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_each_problem_has_the_bytes_that_it_has_alone(panda, threads):
-    targets, tools, weights = drawn(panda, 600)
-    weights[::3, 5] = 0.0  # two patterns, so islands are found per problem
-    solver = cpu_solver(panda, [Target("panda_hand", TOOL)], threads=threads)
-    solver.set_target_data(0, offset=tools, row_weights=weights)
-    mixed = solver.solve(*targets)
-    for pattern in (np.arange(600) % 3 == 0, np.arange(600) % 3 != 0):
-        solver.set_target_data(0, offset=tools[pattern], row_weights=weights[pattern])
-        alike = solver.solve(*(column[pattern] for column in targets))
-        for name in NAMES:
-            assert getattr(alike, name).tobytes() == getattr(mixed, name)[pattern].tobytes(), name
-    for k in (0, 1, 599):
-        one = cpu_solver(panda, [Target("panda_hand", tools[k], row_weights=weights[k])])
-        assert_same(mixed, one.solve(*(column[k : k + 1] for column in targets)), slice(k, k + 1))
-
-
 def test_rows_of_an_objective_that_are_switched_on_between_solves_count(panda):
     positions, answers = drawn(panda, 2)[0][0], []
     for first in (np.zeros(7), np.ones(7)):
@@ -87,24 +69,6 @@ def test_data_of_one_solve_give_what_replaced_data_give_and_leave_the_targets(pa
     once.warmup(*targets, offset=tools)
     assert_same(once.solve(*drawn(panda, 4)[0]), plain)
     assert not np.array_equal(result.joint_q, once.solve(*targets).joint_q)
-
-
-def test_data_of_one_solve_are_of_its_problems_alone_in_a_batch_and_in_parts(panda):
-    targets, tools, weights = drawn(panda, 40)
-    solver = cpu_solver(panda, [Target("panda_hand", TOOL)])
-    data = {"offset": tools, "row_weights": weights}
-    together = solver.solve(*targets, **data)
-    for k in (0, 39):
-        own = [column[k : k + 1] for column in targets]
-        assert_same(together, solver.solve(*own, offset=tools[k], row_weights=weights[k : k + 1]), slice(k, k + 1))
-    assert_same(solver.solve(*targets, offset=TOOL), solver.solve(*targets))  # one for all
-    batch = Batch.of(*([column] for column in targets))._replace(targets=together.targets)
-    for part, rows in (
-        (batch.part(slice(0, 15)), slice(0, 15)),
-        (batch.part(np.arange(30, 40)), slice(30, 40)),
-        (batch.part(np.arange(30, 40)).part(slice(0, 2)), slice(30, 32)),
-    ):
-        assert_same(together, solver.solve_batch(part, solver.options), rows)
 
 
 def test_several_targets_have_data_of_one_solve_in_a_list(dual_panda):
@@ -155,18 +119,6 @@ def test_refused_data_of_one_solve_leave_the_targets(panda):
     assert not np.array_equal(result.joint_q, plain.joint_q)
 
 
-@pytest.mark.evidence
-def test_weights_of_an_objective_that_go_from_lines_to_one_hold_for_more_problems(panda):
-    targets, _, _ = drawn(panda, 7)
-    posture = objectives.IKObjectivePosture(panda.mid_joint_q, weight=0.1)
-    solver = cpu_solver(panda, ["panda_hand"], objectives=[posture])
-    expected = solver.solve(*targets)
-    posture.set_row_weights(np.full((3, 7), 0.5))
-    solver.solve(*(column[:3] for column in targets))
-    posture.set_row_weights(np.ones(7))
-    assert_same(solver.solve(*targets), expected)
-
-
 def test_values_record_nothing_anew(panda):
     solver = cpu_solver(panda, [Target("panda_hand", TOOL, row_weights=np.ones((1, 6)))])
     solver.set_target_data(0, offset=np.tile(TOOL, (8, 1)), row_weights=np.ones((8, 6)))
@@ -204,8 +156,8 @@ def test_one_line_for_all_can_follow_lines_of_problems(panda):
     solver = cpu_solver(panda, [Target("panda_hand", tools, row_weights=weights)])
     solver.solve(*targets)
     solver.set_target_data(0, offset=TOOL, row_weights=weights[0])
-    fresh = cpu_solver(panda, [Target("panda_hand", TOOL, row_weights=weights[0])])
-    assert_same(solver.solve(*targets), fresh.solve(*targets))
+    fresh, many = cpu_solver(panda, [Target("panda_hand", TOOL, row_weights=weights[0])]), drawn(panda, 200, 1)[0]
+    assert_same(solver.solve(*many), fresh.solve(*many))  # nothing is read beyond the line
     solver.set_target_data(0, row_weights=np.ones(6))  # the tool stays
     assert_same(solver.solve(*targets), cpu_solver(panda, [Target("panda_hand", TOOL)]).solve(*targets))
 
@@ -228,21 +180,6 @@ def test_what_is_not_allowed_is_refused_and_changes_nothing(panda):
     solver.set_target_data(0, row_weights=np.ones((2, 6)))
     with pytest.raises(InputError, match="row_weights has 2 lines for 3 problems"):
         solver.solve(*targets)
-
-
-@pytest.mark.evidence
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-def test_one_line_serves_more_problems_than_there_were_lines(panda, precision):
-    """Of a tool and of tolerances: nothing is read beyond their lines, in answers and in their judgement."""
-    targets, tools, _ = drawn(panda, 2)
-    allowed = np.array([[0.02, 0.02, 0.02, 0.05, 0.05, np.inf], [0.01, 0.02, 0.03, 0.2, 0.2, np.inf]])
-    options = {"precision": precision}
-    solver = cpu_solver(panda, [Target("panda_hand", tools, tolerance=allowed, frame="tool")])
-    solver.solve(*targets, options=options)
-    many = drawn(panda, 200, 1)[0]
-    solver.set_target_data(0, offset=TOOL, tolerance=allowed[0])
-    fresh = cpu_solver(panda, [Target("panda_hand", TOOL, tolerance=allowed[0], frame="tool")])
-    assert_same(solver.solve(*many, options=options), fresh.solve(*many, options=options))
 
 
 def test_other_data_leave_the_bytes_of_a_tool(panda):

@@ -2,25 +2,12 @@
 
 import numpy as np
 import pytest
-import warp as wp
 
 from ik_service import IKSolver, SolverOptions, Target
 from objectives import IKObjectivePosition, InputError, UnknownNameError
-from tests.solver.conftest import Reachable, cpu_solver
+from tests.solver.conftest import cpu_solver
 
 pytestmark = pytest.mark.usefixtures("each_engine")
-
-TOOL = (0.05, -0.02, 0.1, 0.0, np.sin(0.3), 0.0, np.cos(0.3))
-
-
-@pytest.mark.evidence_cases("auto")
-def test_a_tool_offset_is_reached(panda):
-    tool = panda.with_frame("tool", "panda_hand", TOOL)
-    problems = Reachable.draw(tool, ["tool"], 20)
-    result = cpu_solver(panda, [Target("panda_hand", offset=TOOL)]).solve(*problems.targets)
-    assert result.success.all()
-    assert problems.met(result.joint_q).all()
-    assert cpu_solver(tool, ["tool"]).solve(*problems.targets).success.all()
 
 
 def test_one_problem_may_come_without_a_dimension_for_the_batch(panda):
@@ -35,18 +22,6 @@ def test_one_problem_may_come_without_a_dimension_for_the_batch(panda):
     two = cpu_solver(panda, ["panda_hand", "panda_link4"])
     with pytest.raises(InputError, match=r"have shape \[3\]\. Allowed: \[n, 2, 3\]\."):
         two.solve(np.zeros(3))
-
-
-def test_offsets_may_differ_from_problem_to_problem(panda):
-    offsets, goal = np.tile(TOOL, (3, 1)), np.tile([0.5, 0.1, 0.4], (3, 1))
-    offsets[1, :3], offsets[2, :3] = 0.0, (0.0, 0.0, 0.3)
-    solver = cpu_solver(panda, [Target("panda_hand", offset=offsets)])
-    result = solver.solve(goal)
-    assert result.success.all()
-    hand = panda.forward_kinematics(result.joint_q, ["panda_hand"]).positions[:, 0]
-    np.testing.assert_allclose(np.linalg.norm(hand - goal, axis=1), np.linalg.norm(offsets[:, :3], axis=1), atol=1e-3)
-    with pytest.raises(InputError, match="offset has 3 lines for 2 problems"):
-        solver.solve(goal[:2])
 
 
 @pytest.mark.evidence_cases("auto")
@@ -64,18 +39,6 @@ def test_a_reference_link_moves_with_the_robot_and_targets_of_several_links_may_
     assert np.isnan(result.orientation_error[0]).tolist() == [True, False]
 
 
-@pytest.mark.evidence_cases("auto")
-def test_axes_of_weight_zero_are_free_in_solve_and_judgement(panda):
-    weights = np.array([[1, 1, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0]], float)
-    goal = np.array([[0.4, 0.3, 99.0], [-99.0, 99.0, 0.7]])
-    result = cpu_solver(panda, [Target("panda_hand", row_weights=weights)]).solve(goal)
-    hand = panda.forward_kinematics(result.joint_q, ["panda_hand"]).positions[:, 0]
-    assert result.success.all()
-    counted = weights[:, :3] > 0.0
-    np.testing.assert_allclose(hand[counted], goal[counted], atol=1e-3)
-    assert np.isnan(result.orientation_error).all()
-
-
 def test_positions_or_orientations_alone_leave_the_other_nan(panda):
     solver = cpu_solver(panda, ["panda_hand"])
     position, orientation = solver.solve([[0.4, 0.1, 0.5]]), solver.solve(None, [[1.0, 0.0, 0.0, 0.0]])
@@ -89,17 +52,6 @@ def test_a_target_on_a_static_link_is_judged_though_nothing_can_move_it(panda):
     result = solver.solve([[0.0, 0.0, 0.0], [0.5, 0.0, 0.0]])
     assert result.success.tolist() == [True, False]
     assert result.position_error[1, 0] == pytest.approx(0.5)
-
-
-def test_warp_arrays_go_in_and_out(panda, panda_targets):
-    solver, (positions, orientations) = cpu_solver(panda, ["panda_hand"]), (one[:5, 0] for one in panda_targets.targets)
-    plain = solver.solve(positions.astype(np.float32), orientations.astype(np.float32))
-    vectors = ((wp.vec3, positions), (wp.vec4, orientations))
-    given = solver.solve(*(wp.array(values, dtype=kind, device="cpu") for kind, values in vectors))
-    np.testing.assert_array_equal(plain.joint_q, given.joint_q)
-    columns = given.to_warp()
-    for name in ("joint_q", "success"):
-        np.testing.assert_array_equal(columns[name].numpy(), getattr(given, name))
 
 
 UNIT, HIGH = [0.0, 0.0, 0.0, 1.0], [[0.4, 0.0, 0.5]]

@@ -63,20 +63,3 @@ def test_every_step_is_the_damped_one_and_the_loop_arrives(problems, start, engi
         inside = (passed[k] > robot.joint_limit_lower + 1e-3) & (passed[k] < robot.joint_limit_upper - 1e-3)
         assert inside.mean() > 0.9
         assert np.abs(gradient[inside]).max() < SINGLE
-
-
-@pytest.mark.evidence
-def test_more_damping_makes_shorter_steps(problems, start):
-    steps = [np.diff(loop(problems, start, "compiled", weight, 1), axis=0)[0] for weight in (0.1, 1.0, 10.0)]
-    length = np.array([np.linalg.norm(step, axis=1) for step in steps])
-    assert (length[0] > length[1]).all()
-    assert (length[1] > 5.0 * length[2]).all()
-
-
-def test_both_engines_take_the_same_steps_and_reports_name_the_objective(problems, start):
-    compiled, staged = (loop(problems, start, engine, 0.5, 5) for engine in ("compiled", "staged"))
-    np.testing.assert_allclose(compiled, staged, atol=2e-3)
-    assert np.abs(compiled[-1] - compiled[0]).max() > 0.1
-    damping = IKObjectiveDamping(problems.robot.mid_joint_q)
-    result = cpu_solver(problems.robot, problems.links, objectives=[damping]).solve(problems.positions[:1])
-    assert result.islands[0][0].rows == ("target panda_hand", "IKObjectiveDamping")

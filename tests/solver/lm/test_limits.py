@@ -6,7 +6,7 @@ import pytest
 from ik_service import SolverOptions
 from ik_service.mechanism.coupling import inwards
 from ik_service.robots import load_urdf
-from tests.solver.conftest import Reachable, bare_robot, cpu_solver, inside_limits, use_engine
+from tests.solver.conftest import Reachable, bare_robot, cpu_solver, use_engine
 
 STILL = 0.677750143761  # between two float32
 ONLY = float(np.float32(0.3))
@@ -64,7 +64,6 @@ def check_outside(robot, result):
     ("way", "precision"), [("auto", "float32"), ("staged", "float32"), ("threads", "float32"), ("auto", "float64")]
 )
 def test_the_margin_is_the_least_distance_of_a_free_coordinate_from_its_limits(monkeypatch, way, precision):
-    """Of a robot with a follower and a locked joint, and of the configurations returned."""
     use_engine(way, monkeypatch)
     robot = bare_robot("panda_gripper").lock({"panda_joint4": -2.0})
     positions = Reachable.draw(robot, ["panda_leftfinger"], 60, random_seed=2).positions
@@ -90,30 +89,6 @@ def test_limits_that_are_off_may_have_a_margin_below_zero_and_a_robot_without_li
         b'<child link="b"/><axis xyz="0 0 1"/></joint></robot>'
     )
     assert np.isnan(cpu_solver(free, ["b"]).solve(far).limit_margin).all()
-
-
-@pytest.mark.quick_cases("threads-options0-narrow", "threads-options1-narrow")
-@pytest.mark.usefixtures("each_kernel")
-@pytest.mark.parametrize("leader", ["still", "narrow"])
-@pytest.mark.parametrize("options", [{}, {"best_of": "nearest"}])
-def test_float64_is_inside_all_limits(leader, options):
-    robot = chain(leader)
-    solver = cpu_solver(robot, ["tip"])
-    result = solver.solve(OUT_OF_REACH, initial_joint_q=np.zeros(4), options={"precision": "float64", **options})
-    assert inside_limits(robot, result.joint_q).all()
-    np.testing.assert_array_equal(result.joint_q[:, 1], STILL)
-    tip = robot.forward_kinematics(result.joint_q, ["tip"]).positions[:, 0]
-    np.testing.assert_allclose(result.position_error[:, 0], np.linalg.norm(tip - OUT_OF_REACH, axis=1), atol=1e-12)
-    assert inside_limits(robot, solver.follow(OUT_OF_REACH, None, dt=1.0).joint_q).all()
-
-
-@pytest.mark.evidence
-def test_limits_that_are_not_enforced_are_left_in_float64_too():
-    narrow = load_urdf(CHAIN.format(leader="still", multiplier=0, still=0, low=0.0, high=0.1, led=0.1))
-    solver = cpu_solver(narrow, ["tip"], options=SolverOptions(joint_limits="off", precision="float64"))
-    result = solver.solve(narrow.forward_kinematics([[0.5, -1.0, 1.5, 0.1]], ["tip"]).positions)
-    assert result.success.all()
-    assert not inside_limits(narrow, result.joint_q).any()
 
 
 @pytest.mark.evidence_cases("auto-off", "auto-soft", "threads-soft")
@@ -142,18 +117,3 @@ def test_rounded_limits_are_inside_wherever_a_float32_is():
     middle = (0.5 * (lower + upper)[~fits]).astype(np.float32)
     np.testing.assert_array_equal(low[~fits], middle)
     np.testing.assert_array_equal(high[~fits], middle)
-
-
-@pytest.mark.evidence
-@pytest.mark.usefixtures("each_kernel")
-@pytest.mark.parametrize("options", [{}, {"best_of": "nearest"}])
-def test_followers_of_a_float64_answer_follow_in_float64(options):
-    text = CHAIN.replace('lower="{led!r}" upper="{led!r}"', 'lower="-3" upper="3"')
-    robot = load_urdf(text.format(leader="turning", multiplier=0.7, still=0.5, low=-1.0, high=1.0))
-    solver = cpu_solver(robot, ["tip"])
-    reached = robot.forward_kinematics(robot.random_joint_q(np.random.default_rng(4), 50), ["tip"]).positions[:, 0]
-    tight = {"precision": "float64", "position_tolerance": 1e-10, **options}
-    result = solver.solve(reached, initial_joint_q=robot.mid_joint_q, options=tight)
-    assert result.success.mean() > 0.9
-    assert np.ptp(result.joint_q[:, 0]) > 1.0
-    np.testing.assert_allclose(result.joint_q[:, 3], 0.7 * result.joint_q[:, 0] + 0.1, rtol=0.0, atol=1e-15)

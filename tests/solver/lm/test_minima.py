@@ -1,4 +1,4 @@
-"""With objectives alone, success means a minimum: judged by a minimiser in float64 that shares nothing with solvers."""
+"""Starts at saddles and maxima lead away from there; advice on objectives alone."""
 
 import numpy as np
 import pytest
@@ -10,74 +10,12 @@ from tests.solver.conftest import EACH_ENGINE, bare_robot, cpu_solver
 
 LINK, LINK_OF_IIWA = "panda_hand", "iiwa_link_ee"
 COUNT = 60
-STEP = 1e-6  # [rad] of central differences
-SUCCESS = {"compiled": 0.95, "staged": 0.85}  # the staged engine has a part of the seeds
-# What success promises is a share of 1e-5 by the linear model; rows bend, so that the minimum is a little lower.
-GAIN = 5e-5
-FLOAT32_GAIN = 1e-11  # of |r|^2 [m^2]: positions within 3e-6 m
-
-
-class Problem:
-    """Positions, and a posture with a weight, in float64."""
-
-    def __init__(self, robot, weight):
-        self.robot, self.weight = robot, weight
-        joint_q = robot.random_joint_q(np.random.default_rng(0), COUNT)
-        self.positions = robot.forward_kinematics(joint_q, [LINK]).positions[:, 0].astype(np.float32)
-
-    def objectives(self):
-        return [
-            IKObjectivePosition(LINK, self.positions),
-            IKObjectivePosture(self.robot.mid_joint_q, weight=self.weight),
-        ]
-
-    def rows(self, joint_q):
-        gap = self.robot.forward_kinematics(joint_q, [LINK]).positions[:, 0] - self.positions
-        return np.hstack([gap, self.weight * (joint_q - self.robot.mid_joint_q)])
-
-    def norm2(self, joint_q):
-        return (self.rows(joint_q) ** 2).sum(axis=1)
-
-    def least_norm2(self, joint_q):
-        """|r|^2 at the minima next to configurations, by damped Gauss-Newton steps within the limits."""
-        lower, upper = self.robot.joint_limit_lower, self.robot.joint_limit_upper
-        unit = np.eye(len(lower))
-        damping, norm2 = np.full(len(joint_q), 1e-8), self.norm2(joint_q)
-        for _ in range(80):
-            sides = [[self.rows(joint_q + sign * STEP * axis) for axis in unit] for sign in (1, -1)]
-            jacobian = (np.stack(sides[0], axis=2) - np.stack(sides[1], axis=2)) / (2 * STEP)
-            gradient = np.einsum("nrk,nr->nk", jacobian, self.rows(joint_q))
-            held = ((joint_q <= lower) & (gradient > 0)) | ((joint_q >= upper) & (gradient < 0))
-            jacobian, gradient = np.where(held[:, None], 0.0, jacobian), np.where(held, 0.0, gradient)
-            hessian = np.einsum("nrk,nrl->nkl", jacobian, jacobian) + damping[:, None, None] * unit
-            moved = np.clip(joint_q - np.linalg.solve(hessian, gradient[..., None])[..., 0], lower, upper)
-            lowered = self.norm2(moved) < norm2
-            joint_q = np.where(lowered[:, None], moved, joint_q)
-            norm2 = self.norm2(joint_q)
-            damping = np.clip(damping * np.where(lowered, 0.2, 8.0), 1e-15, 1e6)
-        return norm2
-
-
-@pytest.mark.parametrize("weight", [1e-2, 1e-3])
-@pytest.mark.parametrize(
-    ("engine", "precision"), [("compiled", "float32"), ("compiled", "float64"), ("staged", "float32")]
-)
-def test_success_is_a_minimum_and_minima_are_successes(panda, engine, precision, weight):
-    """However light the posture: float32 tells by what is left to gain, not by the slope along heavy rows."""
-    problem = Problem(panda, weight)
-    solver = cpu_solver(panda, objectives=problem.objectives(), engine=engine)
-    result = solver.solve(problem_count=COUNT, options={"precision": precision})
-    assert result.success.mean() >= SUCCESS[engine]
-    start = np.clip(result.joint_q.astype(np.float64), panda.joint_limit_lower, panda.joint_limit_upper)
-    norm2, least = problem.norm2(start), problem.least_norm2(start)
-    gained = (norm2 - least)[result.success]
-    assert (gained <= GAIN * norm2[result.success] + FLOAT32_GAIN).all()
-    assert (norm2 > 1e3 * FLOAT32_GAIN).any()
 
 
 def test_advice_without_targets_speaks_of_none(panda):
-    problem = Problem(panda, 1e-2)
-    solver = cpu_solver(panda, objectives=problem.objectives())
+    hands = panda.forward_kinematics(panda.random_joint_q(np.random.default_rng(0), COUNT), [LINK]).positions[:, 0]
+    posture = IKObjectivePosture(panda.mid_joint_q, weight=1e-2)
+    solver = cpu_solver(panda, objectives=[IKObjectivePosition(LINK, hands), posture])
     result = solver.solve(problem_count=COUNT, options={"max_iterations": 2})
     said = {advice(panda, (), solver.options, result, result.islands, problem=k) for k in range(COUNT)}
     assert not result.success.all()

@@ -56,6 +56,16 @@ def test_a_success_is_a_minimum_within_the_limits(name, engine, precision, count
     assert result.active_limits[blocked].any(axis=1).all()
 
 
+@pytest.mark.parametrize("weight", [1e-2, 1e-3])
+@pytest.mark.parametrize(
+    ("engine", "precision"), [("compiled", "float32"), ("compiled", "float64"), ("staged", "float32")]
+)
+def test_however_light_a_posture_beside_poses_within_reach_a_success_is_a_minimum(panda, engine, precision, weight):
+    """So float32 has to tell by what is left to gain, not by the slope along heavy rows."""
+    problems = WeightedPoses.draw(panda, ("panda_hand",), 60, 0, away=0.0, weight=weight)
+    check(problems, solve(problems, engine, precision=precision), 0.8)
+
+
 @pytest.fixture
 def drawn_beyond(panda):
     """A Panda's posture beyond the upper limits of two joints, and inside those of the others."""
@@ -91,7 +101,6 @@ def test_minima_at_limits_are_solutions(drawn_beyond):
 
 @pytest.mark.parametrize("options", [{}, {"solutions": 2, "seeds": 8}])
 def test_beside_a_target_a_minimum_at_limits_is_none(dual_panda, options):
-    """The left arm has a target, which is met, the right one a posture beyond its limits: in an island of its own."""
     joints = [name for name in dual_panda.joint_names if name.startswith("right")]
     posture = IKObjectivePosture(dual_panda.joint_limit_upper + 0.5, joints=joints)
     solver = cpu_solver(dual_panda, ["left_panda_hand"], objectives=[posture])

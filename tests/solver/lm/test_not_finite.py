@@ -45,7 +45,6 @@ def weighted(weights):
 
 @STAGED_QUICK
 def test_derivatives_that_are_not_finite_are_no_success(panda, engine):
-    """A gradient that is no number says nothing about a minimum."""
     result = cpu_solver(panda, objectives=[Hinge()], engine=engine).solve(problem_count=2)
     assert (result.cost > 1e-3).all()
     assert result.status_names == ["invalid", "invalid"]
@@ -64,7 +63,6 @@ def test_a_tick_without_derivatives_is_no_success(panda):
 @EACH_ENGINE
 @pytest.mark.parametrize("weight", [1e20, np.inf, np.nan])
 def test_weights_that_float32_cannot_square_are_invalid(panda, engine, weight):
-    """Others of the batch have the bytes that they have without that."""
     weights, results = np.ones((4, 3)), []
     for own in (1.0, weight):
         weights[2] = own
@@ -79,7 +77,6 @@ def test_weights_that_float32_cannot_square_are_invalid(panda, engine, weight):
 
 @STAGED_QUICK
 def test_a_weight_that_becomes_nan_in_its_array_is_invalid(panda, engine):
-    """A negative weight is off like one of 0; NaN is not."""
     weights = wp.array(np.ones((3, 3), np.float32), dtype=wp.float32, device="cpu")
     solver = cpu_solver(panda, objectives=[IKObjectivePosition(LINK, POINT, row_weights=weights)], engine=engine)
     before = solver.solve(problem_count=3)
@@ -101,7 +98,6 @@ def test_a_weight_that_becomes_nan_in_its_array_is_invalid(panda, engine):
 @EACH_ENGINE
 @pytest.mark.parametrize("weight", [1e-9, 1e9])
 def test_the_size_of_all_weights_does_not_matter(panda, engine, weight):
-    """Squares of weights this light or heavy, and of residuals, are no product that float32 holds."""
     objective = weighted(np.full((1, 3), weight))
     result = cpu_solver(panda, objectives=[objective], engine=engine).solve(problem_count=1)
     hand = panda.forward_kinematics(result.joint_q, [LINK]).positions[0, 0]

@@ -5,8 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ik_service import IKStatus
-from ik_service.solver.compiled.island_kernels import IslandKernels
 from ik_service.solver.recording import part_count
 from tests.solver.conftest import bare_robot, cpu_solver
 from tests.solver.lm.weighted_poses import WeightedPoses
@@ -34,32 +32,6 @@ def test_iterations_that_run_out_are_followed_by_more_of_the_best_attempt():
     assert few.success[settled].mean() > 0.9
     assert (few.islands.seed_index > 0).any()
     np.testing.assert_allclose(few.cost, cost, rtol=1e-4)
-
-
-@pytest.mark.evidence
-def test_without_those_that_have_settled_nothing_goes_on():
-    solver = problems_of("dual_panda", LINKS, COUNT)[1]()
-    result = solver.solve(problem_count=COUNT)
-    assert IKStatus.MAX_ITERATIONS not in result.status
-    longer = solver.solve(problem_count=COUNT, options={"max_iterations": 160})
-    same = (result.iterations < 40) & (longer.iterations == result.iterations)
-    assert same.mean() > 0.5
-    np.testing.assert_array_equal(result.joint_q[same], longer.joint_q[same])
-
-
-@pytest.mark.evidence
-def test_it_worsens_no_answer_and_leaves_seed_and_iterations_to_the_attempt_that_won(monkeypatch):
-    solver = problems_of("dual_panda", LINKS, COUNT)[1]()
-    options = {"max_iterations": 15, "seeds": 8}
-    settled = solver.solve(problem_count=COUNT, options=options)
-    monkeypatch.setattr(IslandKernels, "settle_tasks", lambda *_: [])
-    before = problems_of("dual_panda", LINKS, COUNT)[1]().solve(problem_count=COUNT, options=options)
-    np.testing.assert_array_equal(settled.islands.seed_index, before.islands.seed_index)
-    np.testing.assert_array_equal(settled.iterations, before.iterations)
-    assert (settled.cost <= before.cost).all()
-    ran_out = before.status == IKStatus.MAX_ITERATIONS
-    assert (settled.cost < before.cost)[ran_out].mean() > 0.9
-    np.testing.assert_array_equal(settled.joint_q[~ran_out], before.joint_q[~ran_out])
 
 
 def test_threads_and_other_problems_change_no_byte():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import warp as wp
 
-from ik_service import EngineError, Target, load_robot
+from ik_service import EngineError, Target
 from objectives import IKObjectivePosture, InputError
 from tests.solver.conftest import Reachable, bare_robot, cpu_solver
 
@@ -14,15 +14,6 @@ COUNT = 40
 CPU = "cpu"
 SAME = 1e-6  # of the largest: the host goes on from float32 answers by other roundings
 DERIVES = {"sensitivity": "target"}
-FOLLOWER = """<robot name="follower">
-  <link name="base"/><link name="a"/><link name="b"/><link name="c"/>
-  <joint name="lift" type="prismatic"><parent link="base"/><child link="a"/><axis xyz="0 0 1"/>
-    <limit lower="-1" upper="1" effort="1" velocity="1"/></joint>
-  <joint name="turn" type="revolute"><parent link="a"/><child link="b"/><axis xyz="0 0 1"/>
-    <limit lower="-2" upper="2" effort="1" velocity="1"/></joint>
-  <joint name="bend" type="revolute"><parent link="b"/><child link="c"/><origin xyz="0.4 0 0"/><axis xyz="0 0 1"/>
-    <mimic joint="turn" multiplier="-0.5" offset="0.3"/><limit lower="-3" upper="3" effort="1" velocity="1"/></joint>
-</robot>"""
 
 
 def on_cpu(values):
@@ -53,6 +44,7 @@ def assert_same(by_targets, exists, result):
 ORDER = [f"panda_joint{k}" for k in (7, 1, 2, 3, 4, 5, 6)]
 ROBOTS = {
     "panda": ("panda", ["panda_hand"], {}),
+    "a follower": ("panda_gripper", ["panda_rightfinger"], {}),
     "another order of joints": ("panda", ["panda_hand"], {"joint_order": ORDER}),
     "two arms": ("dual_panda", ["left_panda_hand", "right_panda_hand"], {}),
     "one hand by the other": ("dual_panda", [Target("left_panda_hand", reference_link="right_panda_hand")], {}),
@@ -92,23 +84,6 @@ def test_a_joint_at_its_limit_stays_and_what_is_out_of_reach_has_none(panda):
     assert_same(by_targets, exists, result)
 
 
-@pytest.mark.evidence
-def test_other_tools_and_other_numbers_of_problems_between_are_those_of_their_solve():
-    robot = bare_robot("ur5e")
-    drawn = Reachable.draw(robot, ["tool0"], COUNT, random_seed=4)
-    given = drawn.positions[:, 0], drawn.orientations_xyzw[:, 0]
-    solver = cpu_solver(robot, [Target("tool0", offset=[0.0, 0.0, 0.05, 0.0, 0.0, 0.0, 1.0])])
-    on_device = solver.on_device()
-    for offset in (0.05, 0.08, 0.02, 0.05):
-        solver.set_target_data(0, offset=[0.0, 0.0, offset, 0.0, 0.0, 0.0, 1.0])
-        for count in (COUNT, 3, 500, COUNT):
-            few = [np.resize(one, (count, one.shape[1])) for one in given]
-            found = on_device.solve(*map(on_cpu, few), options=DERIVES)
-            assert_same(*derivatives(found), solver.solve(*few, options=DERIVES))
-        turns = on_device.solve(None, on_cpu(given[1]), options=DERIVES)
-        assert_same(*derivatives(turns), solver.solve(None, given[1], options=DERIVES))
-
-
 def test_a_number_that_is_none_ends_its_own_derivative_alone(panda_targets):
     solver = cpu_solver(panda_targets.robot, panda_targets.links)
     on_device, (positions, orientations) = solver.on_device(), (one[:COUNT, 0].copy() for one in panda_targets.targets)
@@ -121,16 +96,6 @@ def test_a_number_that_is_none_ends_its_own_derivative_alone(panda_targets):
     names = "joint_q_by_targets", "is_differentiable", "success"
     others = SimpleNamespace(**{name: np.delete(getattr(expected, name), 5, 0) for name in names})
     assert_same(*(np.delete(one, 5, 0) for one in turns), others)
-
-
-def test_followers_follow():
-    robot = load_robot(FOLLOWER)
-    solver = cpu_solver(robot, [Target("c", row_weights=[1.0, 0.0, 1.0, 0.0, 0.0, 0.0])])
-    joint_q = robot.random_joint_q(np.random.default_rng(2), COUNT)
-    by_targets, exists, result = both(solver, robot.forward_kinematics(joint_q, ["c"]).positions[:, 0])
-    assert exists.mean() > 0.8
-    np.testing.assert_allclose(by_targets[:, 2], -0.5 * by_targets[:, 1], rtol=1e-12)
-    assert_same(by_targets, exists, result)
 
 
 def test_arrays_of_an_earlier_solve_take_them_and_others_are_refused(panda, panda_targets):

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from ik_service import IKStatus, SolverOptions, Target, load_robot
-from ik_service.mechanism.transforms import quaternion_multiply, quaternion_rotate
+from ik_service.mechanism.transforms import quaternion_rotate
 from ik_service.robots import HalfSpace, Sphere, World
 from ik_service.solver.deadline import TIME_LEFT_MIN_S
 from ik_service.solver.second_tries import second_tries
 from ik_service.solver.second_tries.collision_repair import STEPS_MAX, NearSpheres
-from objectives import IKObjectiveLoop, IKObjectivePosture, InputError
+from objectives import IKObjectiveLoop, InputError
 from tests.objectives.objectives_of_tests import Height
 from tests.solver.conftest import EACH_ENGINE, cpu_solver, poses_of
 from tests.solver.test_collision import HAND, SPHERES, WORLD, free_targets, judged, panda_with_spheres
@@ -134,16 +134,6 @@ def test_without_limits_answers_are_moved_beyond_them(panda):
     judged(panda, result, WORLD)
 
 
-@pytest.mark.evidence
-@pytest.mark.parametrize("weight", [0.01, 10.0])
-def test_a_posture_beside_targets_takes_no_part(panda, weight):
-    solver = cpu_solver(panda, [HAND], objectives=[IKObjectivePosture(panda.mid_joint_q, weight=weight)])
-    before, result = tried(solver, free_targets(panda, 400, WORLD))
-    repaired = result.success & ~before.success
-    assert repaired.sum() >= 5
-    assert np.median(result.position_error[repaired]) <= 1e-5
-
-
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_bytes_are_those_of_each_problem_alone(panda, solver, precision):
     targets = free_targets(panda, 400, WORLD)
@@ -170,26 +160,6 @@ def test_arms_that_touch_each_other_part(engine):
 
 
 @pytest.mark.evidence
-def test_a_tool_a_reference_and_a_posture_stay_what_they_are(panda):
-    target = Target(HAND, offset=[0, 0, 0.1, 0, 0, 0, 1.0], reference_link="panda_link1", free=["rz"])
-    solver = cpu_solver(panda, [target], objectives=[IKObjectivePosture(panda.mid_joint_q, weight=0.01)])
-    targets = targets_of(panda, panda.random_free_joint_q(np.random.default_rng(5), 150, WORLD))
-    before, result = tried(solver, targets)
-    assert result.success.sum() > before.success.sum()
-    reached = targets_of(panda, result.joint_q[result.success].astype(float))
-    assert np.linalg.norm(reached[0] - targets[0][result.success], axis=1).max() <= 1e-3
-    judged(panda, result, WORLD)
-
-
-def targets_of(robot, joint_q):
-    """Poses of a tool of 0.1 m on the hand, as seen from a link."""
-    positions, turns = poses_of(robot, joint_q, [HAND, "panda_link1"])
-    hand, seen = turns[:, 0], turns[:, 1] * [-1, -1, -1, 1]
-    tip = positions[:, 0] + quaternion_rotate(hand, np.tile([0, 0, 0.1], (len(hand), 1)))
-    return quaternion_rotate(seen, tip - positions[:, 1]), quaternion_multiply(seen, hand)
-
-
-@pytest.mark.evidence
 def test_tolerances_of_each_problem_are_its_own(panda):
     """Inside its tolerance a target has no slope; the device has the tolerances of the last solve."""
     given = poses_of(panda, panda.random_free_joint_q(np.random.default_rng(6), 120, WORLD), HAND)
@@ -206,14 +176,6 @@ def test_tolerances_of_each_problem_are_its_own(panda):
         own = {"world": WORLD, "tolerance": wide[k : k + 1], "options": ONE_START | REPAIR}
         alone = solver.solve(*(one[k : k + 1] for one in given), **own)
         assert alone.joint_q.tobytes() == result.joint_q[k : k + 1].tobytes()
-
-
-@pytest.mark.parametrize("weight", [1e-4, 1e4])
-def test_weights_of_all_rows_change_nothing(panda, solver, weight):
-    targets = free_targets(panda, 200, WORLD)
-    heavy = cpu_solver(panda, [Target(HAND, row_weights=[weight] * 6)])
-    counts = [own.solve(*targets, world=WORLD, options=ONE_START | REPAIR).success.sum() for own in (solver, heavy)]
-    assert abs(int(counts[1]) - int(counts[0])) <= 3
 
 
 def test_joints_that_no_row_moves_stay():
@@ -238,17 +200,6 @@ def test_answers_keep_limits_exactly_and_are_the_nearest_turn():
     gaps = q - start[result.success]
     nearer = q - 2.0 * np.pi * np.sign(gaps)
     assert not ((nearer >= lower) & (nearer <= upper) & (np.abs(gaps) > np.pi + 1e-5)).any()
-
-
-@pytest.mark.evidence
-def test_without_targets_answers_stay(panda):
-    """Beside targets rows decide nothing; alone, an answer must be at their minimum."""
-    joint_q = panda.random_joint_q(np.random.default_rng(7), 60)
-    posture = IKObjectivePosture(joint_q)
-    posture.priority = 0
-    before, result = tried(cpu_solver(panda, objectives=[posture]), [], problem_count=60, initial_joint_q=joint_q)
-    assert (before.status == IKStatus.BLOCKED_BY_COLLISION).sum() >= 10
-    assert_unchanged(before, result)
 
 
 def test_a_deadline_ends_the_search_after_a_step(panda, solver, monkeypatch):

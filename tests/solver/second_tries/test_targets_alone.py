@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-import warp as wp
 
 from benchmarks.problems.mechanisms import MECHANISMS
 from ik_service import IKStatus, SolverOptions, Target, load_robot
-from ik_service.mechanism.transforms import transform_multiply
+from ik_service.robots import LoopConstraint
 from ik_service.solver.compiled import island_kernels
 from objectives import IKObjectivePosture
 from tests.solver.conftest import EACH_ENGINE, cpu_solver, poses_of
@@ -50,7 +49,6 @@ def test_a_posture_costs_no_target(panda, engine, weight):
 
 @pytest.mark.evidence
 def test_a_posture_costs_no_target_of_a_mechanism():
-    """Of some targets of a four-bar the one attempt that a posture draws ends at another minimum."""
     robot, targets = load_robot("four_bar"), [Target("coupler_point", row_weights=[1, 1, 1, 0, 0, 0])]
     joint_q = FOUR_BAR.configurations(2000, np.random.default_rng(5))
     points = robot.forward_kinematics(joint_q, ["coupler_point"]).positions[:, 0]
@@ -70,7 +68,6 @@ def test_a_posture_costs_no_target_of_a_mechanism():
 
 @EACH_ENGINE
 def test_targets_out_of_reach_stay_what_they_were(panda, engine):
-    """Nothing is taken of a solve that does not meet the targets either."""
     solver, _ = postured(panda, engine=engine)
     given = np.array([[2.0, 0.0, 0.5]]), np.array([[0.0, 0.0, 0.0, 1.0]])
     expected, result = solver.solve_as_recorded(*given), solver.solve(*given)
@@ -89,7 +86,6 @@ def one_hand_of_two(count):
 
 @pytest.mark.evidence
 def test_joints_that_no_target_moves_keep_the_posture():
-    """The other arm has the posture alone, and keeps it."""
     arms, others, given, solver = one_hand_of_two(1500)
     first, blocked = solver.solve_as_recorded(*given), blocked_by_posture(solver, given)
     result, alone = solver.solve(*given), cpu_solver(arms, HANDS[:1]).solve(*given)
@@ -97,26 +93,6 @@ def test_joints_that_no_target_moves_keep_the_posture():
     assert (result.success[blocked] & alone.success[blocked]).sum() >= 3
     assert result.success[alone.success].all()
     np.testing.assert_array_equal(result.joint_q[blocked][:, others], first.joint_q[blocked][:, others])
-
-
-@pytest.mark.evidence
-def test_the_nearest_of_such_answers_leaves_other_joints_at_the_posture():
-    """A start says where joints begin that targets move, not where those end that have the posture alone."""
-    arms, others, given, solver = one_hand_of_two(600)
-    start = np.array(arms.mid_joint_q)
-    start[others] += 0.4
-    result = solver.solve(*given, initial_joint_q=start, options={"best_of": "nearest", "seeds": 16})
-    judged(arms, result)
-    assert result.success.sum() > 300
-    assert np.abs(result.joint_q[result.success] - arms.mid_joint_q)[:, others].max() < 1e-3
-
-
-def test_a_reference_of_one_line_may_be_a_warp_array(panda):
-    targets = free_targets(panda, 1000, WORLD, 5)
-    expected = postured(panda)[0].solve(*targets, world=WORLD)
-    posture = IKObjectivePosture(wp.array(panda.mid_joint_q, dtype=wp.float32, device="cpu"), weight=1.0)
-    result = cpu_solver(panda, [HAND], objectives=[posture]).solve(*targets, world=WORLD)
-    assert result.joint_q.tobytes() == expected.joint_q.tobytes()
 
 
 @pytest.mark.evidence
@@ -164,23 +140,7 @@ def test_it_does_not_depend_on_the_batch_whatever_has_a_line_for_each_problem(pa
 
 
 @pytest.mark.evidence
-def test_it_has_the_data_that_targets_have_now(panda):
-    targets = free_targets(panda, 300, WORLD, 5)
-    solver, _ = postured(panda, [Target(HAND, offset=[0, 0, 0, 0, 0, 0, 1])])
-    assert solver.solve(*targets, world=WORLD).success.mean() > 0.99
-    solver.set_target_data(0, offset=[0, 0, 0.1, 0, 0, 0, 1])
-    result = solver.solve(*targets, world=WORLD)
-    assert len(blocked_by_posture(solver, targets, world=WORLD)) > 0
-    T_world_hand = np.concatenate([one[:, 0] for one in panda.forward_kinematics(result.joint_q, [HAND])], axis=1)
-    tool = transform_multiply(T_world_hand, np.array([0, 0, 0.1, 0, 0, 0, 1.0]))[:, :3]
-    np.testing.assert_allclose(tool[result.success], targets[0][result.success], atol=1e-3)
-    alone = cpu_solver(panda, [Target(HAND, offset=[0, 0, 0.1, 0, 0, 0, 1])])
-    assert result.success[alone.solve(*targets, world=WORLD).success].all()
-
-
-@pytest.mark.evidence
 def test_arms_that_touch_each_other_have_data_of_their_own_problems():
-    """Combinations of solutions too are those of the problem alone, where a posture has a line for each."""
     arms = load_robot("dual_panda")
     joint_q = arms.random_free_joint_q(np.random.default_rng(0), 200)
     poses = arms.forward_kinematics(joint_q, HANDS)
@@ -209,7 +169,6 @@ def test_after_warmup_it_waits_for_no_code(panda, monkeypatch):
 
 @pytest.mark.evidence
 def test_rows_that_do_not_yield_are_never_left_out(panda):
-    """A posture of priority 0 is weighed against the target, so that a target alone would be another problem."""
     targets = free_targets(panda, 300, WORLD, 5)
     solver, _ = postured(panda, weight=1e-3)
     first = IKObjectivePosture(panda.mid_joint_q, weight=1e-3)
@@ -218,3 +177,18 @@ def test_rows_that_do_not_yield_are_never_left_out(panda):
     blocked = weighed.solve(*targets, world=WORLD).status == IKStatus.BLOCKED_BY_COLLISION
     assert blocked.any()
     assert solver.solve(*targets, world=WORLD).success[blocked].any()
+
+
+def test_islands_of_a_robot_whose_loop_is_open_are_combined():
+    robot = load_robot("dual_panda")
+    held = LoopConstraint("object", "weld", *HANDS, reference_offset=(0, 0, 0.3, 1, 0, 0, 0))
+    poses = robot.forward_kinematics(robot.random_free_joint_q(np.random.default_rng(0), 200), HANDS)
+    given = poses.positions, poses.orientations_xyzw
+    unchecked = cpu_solver(robot, HANDS).solve(*given, options={"collision": "off"})
+    touching = np.flatnonzero(~robot.collision(unchecked.joint_q.astype(float)).is_free)[:6]
+    assert len(touching) == 6
+    given = [values[touching] for values in given]
+    result = cpu_solver(robot.with_loops([held]), HANDS).solve(*given, constraint_enabled=[False])
+    assert (result.islands.nisland == 2).all()
+    assert result.success.any()
+    assert robot.collision(result.joint_q.astype(float)).is_free[result.success].all()

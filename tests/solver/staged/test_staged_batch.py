@@ -45,10 +45,6 @@ def test_the_number_of_slots_changes_nothing(problems, monkeypatch):
         assert_same_bytes(result, expected)
 
 
-def test_a_recorded_iteration_equals_launches_one_by_one(problems):
-    assert_graph_changes_nothing(problems)
-
-
 @pytest.mark.parametrize("mode", ["autodiff", "mixed"])
 def test_a_recorded_tape_equals_launches_one_by_one(panda_targets, mode):
     assert assert_graph_changes_nothing(panda_targets.part(slice(5)), jacobian_mode=mode).success.sum() >= 4

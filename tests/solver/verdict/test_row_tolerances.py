@@ -23,7 +23,6 @@ from tests.solver.conftest import (
     assert_same_bytes,
     cpu_solver,
     pose_of,
-    use_engine,
 )
 
 COUNT = 120
@@ -171,18 +170,6 @@ def test_tolerances_may_differ_from_problem_to_problem_and_change(panda_problems
     objective.set_data("row_tolerances", [1e9, 1e9])
     assert solver.solve(*given).success.mean() > 0.95
     assert solver.engine == "compiled"
-
-
-@pytest.mark.evidence
-@pytest.mark.parametrize(("way", "precision"), [("threads", "float32"), ("auto", "float64")])
-def test_threads_and_answers_in_float64_are_judged_alike(panda_problems, monkeypatch, way, precision):
-    use_engine(way, monkeypatch)
-    objective, rows = plane(panda_problems, np.zeros(3))
-    objective.set_row_tolerances([0.1])
-    result = solved(panda_problems, "auto", [objective], precision=precision)
-    within = (np.abs(rows(result.joint_q.astype(np.float64))) <= 0.1)[:, 0]
-    np.testing.assert_array_equal(result.success, within & panda_problems.met(result.joint_q))
-    assert 0 < within.sum() < COUNT
 
 
 @pytest.mark.parametrize(

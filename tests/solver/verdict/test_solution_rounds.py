@@ -6,7 +6,6 @@ import pytest
 from ik_service import Target
 from ik_service.solver.compiled import engine
 from ik_service.solver.compiled.engine import CompiledEngine
-from ik_service.solver.recording import part_count
 from tests.solver.conftest import Reachable, bare_robot, cpu_solver
 
 COUNT, WANTED, SEEDS = 60, 8, 512
@@ -71,18 +70,6 @@ def test_fewer_are_the_first_of_more_and_alone_they_are_the_same(solver, targets
         np.testing.assert_array_equal(alone.solutions[0], more.solutions[p])
 
 
-def test_threads_and_solves_before_change_no_byte(solver, targets):
-    expected = solver.solve(*targets, options={"solutions": WANTED})
-    repeated = [np.tile(one, (20, *[1] * (one.ndim - 1))) for one in targets]
-    assert part_count(20 * COUNT, 2) == 2
-    several = cpu_solver(solver.robot, ["tool0"], threads=2)
-    several.solve(*repeated, options={"solutions": WANTED, "seeds": 40})
-    for _ in range(4):  # recorded, and replayed as a graph
-        result = several.solve(*repeated, options={"solutions": WANTED})
-        np.testing.assert_array_equal(result.solution_count, np.tile(expected.solution_count, 20))
-        np.testing.assert_array_equal(result.solutions, np.tile(expected.solutions, (20, 1, 1)))
-
-
 def test_a_search_ends_when_there_are_enough_or_64_seeds_after_the_last_that_was_new(solver, targets):
     drawn = {"sampler": "gauss", "noise_std": 2.0}  # without branches in closed form
     result = solver.solve(*targets, options={"solutions": WANTED, **drawn})
@@ -135,7 +122,6 @@ def test_a_narrower_solve_between_two_looks_at_its_own_limits(solver, targets):
 
 @pytest.mark.parametrize("turns", [0.0, 2.0 * np.pi])
 def test_solutions_from_branches_alone_are_those_among_further_seeds(solver, targets, turns):
-    """With so few seeds there is one solve of branches and seeds, otherwise one of branches alone comes first."""
     start = solver.solve(*targets).joint_q
     start[:, 5] = np.where(
         start[:, 5] > 0.0, start[:, 5] - turns, start[:, 5] + turns

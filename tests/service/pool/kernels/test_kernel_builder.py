@@ -21,7 +21,6 @@ from ik_service.service.pool.builder_process import OUTPUT_CHARACTERS_MAX, Build
 from ik_service.service.pool.kernel_builder import RESTARTS_MOST, BuildEnd, KernelBuilder
 from ik_service.service.pool.solver_cache import SolverCache
 from ik_service.service.pool.solver_pool import SolverPool
-from ik_service.service.queue.errors import CompileFailedError
 from tests.bounded import PATIENCE_S, until
 from tests.service.pool.conftest import numbered
 
@@ -215,7 +214,7 @@ def test_how_long_it_takes_is_told_by_the_steps_of_an_owner_and_as_many_of_each_
     assert builder.seconds_left("hog") == pytest.approx(7 * step)
 
 
-def test_what_cannot_be_compiled_ends_as_such_and_others_go_on_in_the_same_process(
+def test_what_cannot_be_compiled_fails_and_others_go_on_in_the_same_process(
     processes, builder, ask, monkeypatch, caplog
 ):
     monkeypatch.setattr(FakeProcess, "faulty", ("panda_link3",))
@@ -300,10 +299,6 @@ def hang(*_):
     time.sleep(3600)
 
 
-def die(*_):
-    os._exit(1)
-
-
 def test_a_process_that_could_not_start_is_forgotten(processes, builder, ask, monkeypatch, caplog):
     def refuses(device):
         raise OSError(24, "Too many open files")
@@ -315,14 +310,6 @@ def test_a_process_that_could_not_start_is_forgotten(processes, builder, ask, mo
     second = ask(builder)
     begun(processes).hangs = False
     assert ends(second) == [COMPILED]
-
-
-@pytest.mark.evidence
-@pytest.mark.usefixtures("no_marks")
-def test_code_of_which_processes_die_is_compiled_by_nobody_else(panda, fills, monkeypatch, caplog):
-    fills(die)
-    refused_twice(panda, monkeypatch, CompileFailedError)
-    assert caplog.text.count("has died") == 1 + RESTARTS_MOST
 
 
 def refused_twice(panda, monkeypatch, error):
@@ -357,7 +344,7 @@ def run_out_of_room(*_):
 
 
 @pytest.mark.usefixtures("no_marks")
-def test_kernels_that_the_cache_does_not_take_are_not_compiled_by_the_solver_nor_at_once_again(
+def test_kernels_that_the_cache_does_not_take_are_not_compiled_by_the_solver_nor_again(
     panda, fills, monkeypatch, caplog
 ):
     fills(unwritable)

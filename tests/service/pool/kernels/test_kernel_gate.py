@@ -128,11 +128,9 @@ def test_once_kernels_are_there_a_late_answer_is_not_one_of_the_compiler(held, p
 def test_the_builder_is_told_all_who_wait_for_the_same_code(make_pool, panda):
     pool, _ = make_pool(limits=PoolLimits(is_shared=True))
     builder = pool._gate.builder = SlowBuilder()
-    queued_requests = [
-        pool.submit(panda, numbered(k, 1, seeds=k + 1), owner=owner) for k, owner in enumerate(("a", "b"))
-    ]
+    queued = [pool.submit(panda, numbered(k, 1, seeds=k + 1), owner=owner) for k, owner in enumerate(("a", "b"))]
     assert [owners() for _, _, _, owners in builder.asked] == [{"a", "b"}]
-    queued_requests[0].cancel()
+    queued[0].cancel()
     assert builder.asked[0][3]() == {"b"}
 
 
@@ -197,9 +195,7 @@ REFUSED = "CPU kernel build failed with error code 1"
         (KernelCacheError("no room"), KernelCacheError),
     ],
 )
-def test_what_the_solvers_own_thread_cannot_compile_or_keep_is_not_tried_again(
-    make_pool, panda, caplog, error, refusal
-):
+def test_what_the_solvers_thread_cannot_compile_or_keep_is_not_tried_again(make_pool, panda, caplog, error, refusal):
     pool, cache = make_pool(error=error)
     tried, solve = [], cache.solve_together
     cache.solve_together = lambda *given: tried.append(given) or solve(*given)
@@ -220,10 +216,7 @@ def test_codes_differ_by_rows_and_not_by_values(panda):
     assert code(offset=one) == code(offset=2 * one)
     assert code(row_weights=np.ones(6)) == code(row_weights=np.full((2, 6), 3.0))
     different = [code(), code(link="panda_link6"), code(reference_link="panda_link1"), code(offset=one)]
-    different += [
-        code(orientations_xyzw=np.tile([0, 0, 0, 1.0], (2, 1))),
-        code(row_weights=np.array([1.0, 0, 1, 1, 1, 1])),
-    ]
+    different += [code(orientations_xyzw=np.tile(one[3:], (2, 1))), code(row_weights=np.array([1.0, 0, 1, 1, 1, 1]))]
     choices = ({"best_of": "cost"}, {"precision": "float64"}, {"candidates": 2}, {"repair": True})
     different += [code(options=SolverOptions(**choice)) for choice in choices]
     assert len(set(different)) == len(different)

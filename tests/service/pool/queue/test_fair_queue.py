@@ -8,21 +8,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from ik_service import load_robot
 from ik_service.service.queue.errors import QueueFullError
 from ik_service.service.queue.fair_queue import LARGE_AT_ONCE
-from tests.service.pool.queue.queues import LINKS, put, queue, sizes, waits, work
+from tests.service.pool.queue.queues import LINKS, put, queue, waits, work
 
 ROOM = {"request_limit": 12, "problem_limit": 200, "group_limit": 2}
 
 
 def large(robot, count, link="panda_hand"):
     return work(robot, count, link, is_large=True)
-
-
-def test_a_batch_is_whatever_waits_up_to_the_budget(panda):
-    one, few = queue(), [work(panda, 3), work(panda, 200)]
-    put(one, *few)
-    assert sizes(one.take(lambda _: 100)) == [(few[0], 0, 3), (few[1], 0, 97)]
-    assert sizes(one.take(lambda _: 100)) == [(few[1], 97, 197)]
-    assert (one.request_cap.used, one.problems) == (1, 3)
 
 
 @pytest.mark.parametrize("count", [1, 600])
@@ -51,17 +43,6 @@ def test_large_requests_have_their_turn_beside_any_number_of_small_ones(panda):
         put(one, *(work(panda, 10) for _ in range(20)))
         assert not any(share.queued is many for share in one.take(lambda _: 100))
         assert [(share.queued, share.count) for share in one.take(lambda _: 100)] == [(many, 100)]
-
-
-def test_small_requests_are_answered_in_order_and_whole(panda):
-    """Twice as much waits as can be solved in time: the first half is, and not half of each."""
-    one, queued_requests = queue(), [work(panda, 20) for _ in range(10)]
-    put(one, *queued_requests)
-    done = []
-    for _ in range(2):
-        done += [share.queued for share in one.take(lambda _: 50) if share.queued.remaining == 0]
-    assert done == queued_requests[:5]
-    assert [each.remaining for each in queued_requests[5:]] == [20] * 5
 
 
 def test_how_long_a_request_would_wait(panda):

@@ -1,8 +1,11 @@
 """Owners in the queue: time is shared between them first, nobody uses up what may wait, batches are of all of them."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ik_service.service.queue.errors import QueueFullError, ShareExhaustedError
+from ik_service.service.queue.fair_cap import FairCap
 from tests.service.pool.queue import queues
 from tests.service.pool.queue.queues import LINKS, put, waits
 
@@ -93,9 +96,7 @@ def test_the_wait_of_a_request_is_that_of_its_owners_place(panda):
     assert wait(work(panda, "flood", 1)) == pytest.approx(8 * 1.0 + 0.1)
 
 
-@pytest.mark.parametrize(
-    ("limits", "size"), [({"request_limit": 20}, 1), ({"problem_limit": 20}, 1), ({"problem_limit": 2000}, 100)]
-)
+@pytest.mark.parametrize(("limits", "size"), [({"request_limit": 20}, 1), ({"problem_limit": 2000}, 100)])
 def test_one_owner_uses_up_at_most_half_of_what_may_wait(panda, limits, size):
     one = queue(**limits)
     put(one, *(work(panda, "flood", size) for _ in range(10)))
@@ -136,3 +137,69 @@ def test_kinds_are_shared_too(panda):
     with pytest.raises(ShareExhaustedError, match="3 kinds of requests waiting"):
         put(one, work(panda, "many", link=LINKS[3]))
     put(one, work(panda, "few", link=LINKS[0]))  # a kind that others wait for counts for each
+
+
+# ---------------------------------------------------------------------- the cap that owners share
+OWNERS = ["a", "b", "c", None]
+
+
+def cap(most=60, *, is_shared=True):
+    return FairCap(most, "requests waiting", "requests", is_shared=is_shared)
+
+
+def test_who_is_refused_is_told_why():
+    one = cap(100)
+    one.acquire("a", 40)
+    one.acquire("b", 20)
+    text = "has 40 requests waiting, and 1 more would exceed its share, which is 40 of 100"
+    with pytest.raises(ShareExhaustedError, match=text) as caught:
+        one.acquire("a")
+    assert caught.value.reason == "share"
+    with pytest.raises(ShareExhaustedError, match="has 0 requests waiting, and 30 more"):
+        one.acquire("c", 30)
+    one = cap(3, is_shared=False)
+    one.acquire("a", one.limit_alone)
+    with pytest.raises(QueueFullError, match="3 requests waiting, and 1 more would exceed 3") as caught:
+        one.acquire("d")
+    assert (type(caught.value), caught.value.reason) == (QueueFullError, "requests")
+
+
+def test_nothing_is_given_back_that_was_not_held():
+    one = cap()
+    one.acquire("a", 3)
+    with pytest.raises(ValueError, match="only 3 were held"):
+        one.release("a", 4)
+    with pytest.raises(ValueError, match="only 0 were held"):
+        one.release("b")
+    assert (one.used, one.held.get("a", 0)) == (3, 3)
+
+
+steps = st.lists(st.tuples(st.sampled_from(OWNERS), st.integers(1, 40), st.booleans()), max_size=60)
+
+
+@given(most=st.integers(1, 80), is_shared=st.booleans(), steps=steps)
+def test_whatever_is_taken_and_given_the_rule_holds(most, is_shared, steps):
+    one, used = cap(most, is_shared=is_shared), dict.fromkeys(OWNERS, 0)
+    assert one.limit_alone == (max(1, most // 2) if is_shared else most)
+    for owner, amount, gives in steps:
+        if gives:
+            back = min(amount, used[owner])
+            one.release(owner, back)
+            used[owner] -= back
+        else:
+            left = most - sum(used.values()) - amount
+            is_first = used[owner] == 0 and amount == 1
+            allowed = left >= 0 and (not is_shared or used[owner] + amount <= left or is_first)
+            try:
+                one.acquire(owner, amount)
+            except ShareExhaustedError:
+                assert is_shared
+                assert not allowed
+            except QueueFullError:
+                assert left < 0
+                assert not is_shared or used[owner] == 0
+            else:
+                assert allowed
+                used[owner] += amount
+        assert one.used == sum(used.values()) <= most
+        assert {owner: one.held.get(owner, 0) for owner in OWNERS} == used
