@@ -27,7 +27,7 @@ from ik_service.control.limits import (
     resolved_limits,
     velocity_and_acceleration,
 )
-from ik_service.control.target_filter import TargetFilter, shaping_launch, shaping_rules, start_targets
+from ik_service.control.target_filter import TargetFilter, shaping_rules, start_targets
 from ik_service.control.tick.arrays import (
     BRAKES,
     DT,
@@ -166,11 +166,11 @@ class IKController:
                 self._clearance = ClearanceLimit(model, self._arrays, moved, margin, world)
         launches = [island.launch for island in self._islands.islands]
         self._launches = TickLaunches(self._arrays, launches, model.device, self._clearance)
-        self._launches.first = (shaping_launch(self._arrays, model.device),) if shapes else ()
         unmoved = self._islands.unmoved_coordinates()
         self._caller = CallerArrays(self._arrays, self._order, len(self.targets), len(launches), unmoved, wxyz=wxyz)
         settings, self._numbers = self._arrays.settings.host, self._arrays.numbers.host
         self._numbers[RULES:], self.commanded_targets = rules, self._arrays.targets.host
+        self._tick_numbers: Any = self._numbers.data  # written in half the time of the array
         settings[ROBOTS], settings[SCALES] = robots, scale_direction
         settings[BRAKES] = self._arrays.has_accelerations
         self._numbers[POSITION_TOLERANCE], self._numbers[ORIENTATION_TOLERANCE] = tolerances
@@ -339,7 +339,7 @@ class IKController:
         if not self._is_placed:
             self._place(joint_q)
         self._islands.refresh()
-        self._numbers[DT] = dt
+        self._tick_numbers[DT] = dt
         if poses is not None:
             caller.read_targets(poses)
         is_lost = caller.read_joints(start, speeds)

@@ -2,25 +2,15 @@
 
 import math
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import warp as wp
 
 from ik_service.control.limits import TARGET_LIMITS, ControlLimits
-from ik_service.control.tick.arrays import (
-    DT,
-    LAG,
-    POSE,
-    RULES,
-    TARGET_STATE,
-    TickArrays,
-    TickRef,
-    TickTask,
-    packed_launch,
-)
+from ik_service.control.tick.arrays import BEGIN, DT, LAG, POSE, RULES, TARGET_STATE, TickArrays, TickRef
 from ik_service.mechanism.transforms import Float64Array, transform_inverse, transform_multiply
 from ik_service.robots import RobotModel
 from ik_service.solver.given.arrays import NUMBER_MAX
@@ -34,15 +24,18 @@ from objectives.data_field import UNIT_TOLERANCE
 class OneEuroFilter:
     """One-euro filter of target poses (G. Casiez et al., CHI 2012): fast motion raises its cutoff.
 
+    The filter is of first order: each new target changes its speed at once, so a moving hand with noise leaves most of
+    the joint accelerations. `SecondOrderFilter` is smoother.
+
     Attributes:
         min_cutoff: Cutoff frequency of a target at rest [Hz], above 0.
         beta: Rise of the cutoff frequency with speed [Hz per m/s, Hz per rad/s], 0 or more.
         derivative_cutoff: Cutoff frequency of the speed [Hz], above 0.
     """
 
-    min_cutoff: float = 1.0
-    beta: float = 5.0
-    derivative_cutoff: float = 1.0
+    min_cutoff: float = 0.2
+    beta: float = 15.0
+    derivative_cutoff: float = 0.5
 
 
 @dataclass(frozen=True)
@@ -99,25 +92,12 @@ def start_targets(arrays: TickArrays, robot: RobotModel, targets: Sequence[Targe
         states[:, k] = np.pad(np.tile(tool, 3), ((0, 0), (0, TARGET_STATE - 3 * POSE)))
 
 
-WORDS: dict[str, float] = dict(dt=int(DT), rules=int(RULES), state=TARGET_STATE, lag=LAG, largest=NUMBER_MAX)
-WORDS |= dict(slack=UNIT_TOLERANCE, one_euro=KINDS.index(OneEuroFilter), second_order=KINDS.index(SecondOrderFilter))
+WORDS: dict[str, float] = dict(begin=int(BEGIN), dt=int(DT), rules=int(RULES), state=TARGET_STATE, lag=LAG)
+WORDS |= dict(largest=NUMBER_MAX, slack=UNIT_TOLERANCE)
+WORDS |= dict(one_euro=KINDS.index(OneEuroFilter), second_order=KINDS.index(SecondOrderFilter))
 
 
 @wp.func_native("\n".join(["", "{", TemplateFolder("ik_service.control").filled("shape_target.cpp", WORDS), "}", ""]))
 @typing.no_type_check
-def _shape_target(task: TickRef, r: int, t: int): ...
-
-
-@wp.kernel(module="unique", enable_backward=False)
-@typing.no_type_check
-def _shape_targets(task: TickTask):
-    count = task.targets.shape[1]
-    _shape_target(task, wp.tid() // count, wp.tid() % count)
-
-
-def shaping_launch(arrays: TickArrays, device: wp.Device) -> Callable[[], None]:
-    """Return the launch of the kernel for filters and limits of all targets of a tick."""
-    task: Any = TickTask()
-    for name in ("numbers", "given", "targets", "shaped"):
-        setattr(task, name, getattr(arrays, name).device)
-    return packed_launch(_shape_targets, math.prod(arrays.targets.host.shape[:2]), [task], device)
+def shape_targets(task: TickRef, first: int, lanes: int):
+    """Filter and limit the targets of `lanes` robots at the begin of a tick, before its first island."""

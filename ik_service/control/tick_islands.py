@@ -26,6 +26,7 @@ from ik_service.compiler import (
 )
 from ik_service.control.clearance.limit import ClearanceLimit
 from ik_service.control.control_tasks import ControlTasks
+from ik_service.control.target_filter import shape_targets
 from ik_service.control.tick.arrays import HOLDING, TickArrays, TickTask, device_array, packed_launch
 from ik_service.control.tick.kernel import TickCode, tick_code
 from ik_service.errors import EngineError
@@ -50,11 +51,11 @@ class TickData:
 
     def __init__(self, tasks: ControlTasks, rows: Rows, arrays: TickArrays, robots: int, device: wp.Device) -> None:
         self._tasks, self._rows, self._arrays, self._robots, self._device = tasks, rows, arrays, robots, device
+        self.further = tuple(tasks.objectives[len(tasks.targets) : tasks.task_count])  # objectives of the caller
 
     def version(self) -> int:
         """Number that grows when an objective of the caller replaces an array."""
-        further = self._tasks.objectives[len(self._tasks.targets) : self._tasks.task_count]
-        return sum(objective.data_version for objective in further)
+        return sum([objective.data_version for objective in self.further])
 
     def inputs(self, program: IslandProgram) -> dict[str, Any]:
         """Give arrays with locations and kinds of the program's data."""
@@ -168,7 +169,8 @@ class TickIslands:
             raise InputError("All rows have the weight 0, so there is nothing to do. Give one a weight.")
 
     def _code(self, island: int, arrays: TickArrays) -> TickCode:
-        kinds = {"clears": arrays.clears, "smooths": len(arrays.smoothed) > 0}
+        kinds: dict[str, Any] = {"clears": arrays.clears, "smooths": len(arrays.smoothed) > 0}
+        kinds["shape"] = shape_targets if arrays.shapes else None
         return tick_code(self._signature(island), self._lanes, self._model.robot.length_unit, **kinds)
 
     def _island(self, island: int, code: TickCode, arrays: TickArrays) -> TickIsland:
@@ -241,8 +243,7 @@ class TickIslands:
 
     def refresh(self) -> None:
         """Load arrays replaced by objectives."""
-        version = self.data.version()
-        if version == self._version:
+        if not self.data.further or (version := self.data.version()) == self._version:
             return
         found = [self.data.addresses(island.program) for island in self.islands]
         with device_work(self._model.device):

@@ -314,20 +314,19 @@ class TickLaunches:
         self, arrays: TickArrays, launches: Sequence[_Launch], device: wp.Device, clearance: ClearanceLaunches | None
     ) -> None:
         self.launches, self._clearance = tuple(launches), clearance
-        self.first: tuple[_Launch, ...] = ()  # launches before the islands, at the beginning of a tick
-        self._arrays, self._device, self._settings = arrays, device, arrays.settings.host
+        self._arrays, self._device = arrays, device
+        self._settings = arrays.settings.host.data  # written in half the time of the array
         self._iterations_ns = self._answers_ns = (0, 0)  # durations of the last two before a deadline
 
     def run(self, begin: int, finish: int, iterations: int, cut: int = 0) -> None:
         """Launch all islands and wait: after the return, all arrays may be written."""
         settings = self._settings
         settings[BEGIN], settings[FINISH], settings[ITERATIONS_NOW], settings[CUT] = begin, finish, iterations, cut
-        launches = (*self.first, *self.launches) if begin and self.first else self.launches
         if self._clearance is None:
-            self._launch(launches)
+            self._launch(self.launches)
             return
         settings[CLEARS] = PROPOSING  # islands propose a configuration, which is made free of contact, and answer
-        self._launch(launches)
+        self._launch(self.launches)
         if finish:
             settings[BEGIN], settings[ITERATIONS_NOW], settings[CLEARS] = 0, 0, ANSWERING
             self._launch((self._clearance.keep, *self.launches))

@@ -64,6 +64,7 @@ def tick_code(
     *,
     clears: bool,  # clearance is a limit
     smooths: bool,  # jerk is a limit
+    shape: Any = None,  # native function that filters or limits targets, from task, first robot and number of robots
 ) -> TickCode:
     """Return the code of an island, shared by controllers with equal signatures; EngineError if it is too large."""
     program = build_program(signature)
@@ -88,15 +89,15 @@ def tick_code(
         of.close = closing(of, measure, source.state.q if is_alone else of.commanded)
     if smooths:
         of.define_smoothing(source.state.q if is_alone else of.commanded)
-    kernel, state_type = tick_kernel(of)
+    kernel, state_type = tick_kernel(of, shape)
     code = TickCode(program, kernel, state_type)
     unload_with(code, kernel.module)
     return code
 
 
 @typing.no_type_check
-def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
-    """Return the kernel and the type of a packet's state.
+def tick_kernel(of: TickCommand, shape: Any) -> "tuple[wp.Kernel, Any]":
+    """Return the kernel and the type of a packet's state; `shape` as in `tick_code`.
 
     The arguments are the task and the states of the packets, [packets, 1], 2-D because Warp compiles kernels with 1-D
     arrays twice. The launch dimension is the number of packets.
@@ -107,9 +108,8 @@ def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
     keep_reference, approach, set_goals = of.keep_reference, of.approach, of.set_goals
     settle, lower, close, read_measure, answer = of.settle, of.lower, of.close, of.measure, of.answer
     propose, take, read_data, smooth = of.propose, of.take, of.read_data, of.smooth
-    options: dict[str, Any] = {"block_dim": 1, "max_unroll": 1, "cpu_compiler_flags": cpu_target().flags}
-    if W == 1:
-        options = {"block_dim": ROBOTS_PER_BLOCK}
+    for_cpu = {"block_dim": 1, "max_unroll": 1, "cpu_compiler_flags": cpu_target().flags}
+    options: dict[str, Any] = {"block_dim": ROBOTS_PER_BLOCK} if W == 1 else for_cpu
 
     @wp.kernel(module="unique", enable_backward=False, module_options=options)
     def tick(task: TickTask, states: wp.array2d[State]):
@@ -117,6 +117,8 @@ def tick_kernel(of: TickCommand) -> "tuple[wp.Kernel, Any]":
         robots = task.settings[ROBOTS]
         first = packet * W
         lanes = wp.min(W, robots - first)  # idle lanes repeat the last robot
+        if wp.static(shape is not None):
+            shape(task, first, lanes)
         stage = int(COMMAND)
         if task.settings[BEGIN] == 1 and task.settings[BRAKES] == 1:
             stage = BEFORE
