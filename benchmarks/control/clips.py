@@ -23,11 +23,16 @@ def show(report: Report, frames: int, repeats: int) -> None:
         robot, [Target(link, row_weights=own) for link, own in zip(LINKS, weights, strict=True)], device="cpu"
     )
     speeds = SPEED * np.asarray(robot.joint_velocity_limit)
-    report.table("motion", "limits", "us a frame", "cost / alone", "over limits", "feet held: drift [mm]", "unsettled")
+    report.table(
+        *("motion", "limits", "us a frame", "cost / alone", "alone over speeds", "over limits"),
+        *("feet held: drift [mm]", "unsettled"),
+    )
     for kind in COST:
         own = motion(kind, frames)
         given = own.positions, own.orientations_xyzw, DT
-        alone = solver.fit_clip(*given, velocity=1e6, smoothness=0.0).cost.mean()
+        free = solver.fit_clip(*given, velocity=1e6, smoothness=0.0)
+        alone = free.cost.mean()
+        too_fast = (np.abs(np.diff(free.joint_q[:, 7:], axis=0)) > speeds[6:] * DT).any(axis=1).mean()
         for name, limits in (("speed", {}), ("speed, acceleration", {"acceleration": ACCELERATION})):
             clip, times = timed(lambda g=given, k=limits: solver.fit_clip(*g, velocity=speeds, **k), repeats)
             held = solver.fit_clip(*given, velocity=speeds, held=own.planted, **limits)
@@ -37,7 +42,7 @@ def show(report: Report, frames: int, repeats: int) -> None:
             over += (np.abs(bend) > limits.get("acceleration", np.inf) * DT**2 * ROUNDING).any(axis=1).sum()
             ratio, drift = clip.cost.mean() / alone, 1e3 * np.nanmax(held.held_drift)
             unsettled = f"{np.mean([word == 'unsettled' for word in clip.status_names]):.1%}"
-            report.row(kind, name, times, f"{ratio:.3f}", over, f"{drift:.2f}", unsettled)
+            report.row(kind, name, times, f"{ratio:.3f}", f"{too_fast:.0%}", over, f"{drift:.2f}", unsettled)
             report.claim(f"{kind}, {name}: frames beyond a limit", str(over), "0", over == 0)
             if name == "speed":
                 rate = 1e6 / times.median

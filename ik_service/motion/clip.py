@@ -15,15 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.mechanism.transforms import Float64Array
-from ik_service.motion.clip_limits import Frames
+from ik_service.motion.clip_limits import Frames, begins_of
 from ik_service.motion.clip_passes import DrawnSolver, FittedClip, FramePasses
-from ik_service.motion.clip_problem import ClipProblem, begins_of
+from ik_service.motion.clip_problem import ClipProblem
 from ik_service.solver.given.options import SolverOptions
 
 KEY_STRIDE = 8  # from key frame to key frame, a power of two
 KEY_ITERATIONS, BETWEEN_ITERATIONS = 14, 2  # most of a key frame; of a frame between two others
 # iterations of the passes over all frames, without and with held links, by the number of colours of `ClipLimits`
-PASSES = {2: ((3,) * 4, (6,) * 6), 3: ((5,) * 16, (6,) * 16)}
+PASSES = {2: ((3,) * 4, (6,) * 8), 3: ((5,) * 16, (6,) * 16)}
+# factors of the draw in the first passes, with held links or limits of acceleration: where frames beside each other are
+# at limits, none of them can move alone
+DRAWS = (100.0, 30.0)
 MIDDLE_WEIGHT = 0.01  # of the draw to the middle of the ranges, or to the mean of frames beside [1/rad or 1/m]
 SMOOTH_WEIGHT = 0.01  # of the draw to the mean of the neighbours, times `smoothness`
 FIRST_SOLUTIONS = 8  # of the first frame of a chain, most
@@ -48,14 +51,14 @@ def fitted(problem: ClipProblem, solver: DrawnSolver, options: SolverOptions) ->
             given = frames, joint_q[frames], costs[frames]
             joint_q[frames] = _best_chain(problem, passes, options.max_iterations, ways, *given)
     joint_q[:, columns] = limits.kept(joint_q[:, columns], begins, first)
-    if weight != MIDDLE_WEIGHT:
-        passes = solver.passes(problem, options, weight)
-        assert passes is not None
-    passes.set_joint_q(joint_q)
-    for iterations in PASSES[limits.colours][bool(problem.held)]:
+    draws = (*DRAWS, 1.0) if problem.held or limits.colours > 2 else (1.0,)
+    for number, iterations in enumerate(PASSES[limits.colours][bool(problem.held)]):
+        if number < len(draws):
+            solver.weigh(weight * draws[number])
+            passes.set_joint_q(passes.read("joint_q") if number else joint_q)
         for colour in range(limits.colours):
             passes.run(iterations, 1, colour, limits.colours)
-        if not passes.read("left").any():
+        if number >= len(draws) - 1 and not passes.read("left").any():
             break
     return passes.fitted()
 

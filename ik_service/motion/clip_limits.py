@@ -16,6 +16,8 @@ from ik_service.motion.result import RateLimits
 from ik_service.robots import RobotModel
 
 Frames = NDArray[np.intp]
+HOLDS = ("", "position", "speed", "acceleration")
+NEAR = 1e-6  # distance from a limit of a DOF that it holds [rad or m]
 CLIPS: Any = wp.get_module("ik_service_clips")
 CLIPS.options |= {"cpu_compiler_flags": cpu_target().flags, "enable_backward": False}
 
@@ -54,6 +56,24 @@ class ClipLimits:
         """Lower and upper limits, largest steps and largest bends, [4, moved]."""
         return np.stack([self.lower, self.upper, self.step, self.bend])
 
+    def active(self, joint_q: Float64Array, clip: Frames, first: Float64Array | None) -> NDArray[np.int8]:
+        """Return what holds each of these DOFs in each frame, indices of `HOLDS`, [frames, moved].
+
+        A step or a change of steps at its limit holds all its frames; `first` is the frame before each clip, if given.
+        """
+        points, begins, is_frame = joint_q[:, self.columns], begins_of(clip), np.ones(len(clip), bool)
+        if first is not None:
+            points, clip = np.insert(points, begins, first[self.columns], axis=0), np.insert(clip, begins, clip[begins])
+            is_frame = np.insert(is_frame, begins, False)
+        found = np.zeros(points.shape, np.int8)
+        for kind, most, order in ((3, self.bend, 2), (2, self.step, 1)):
+            at = np.abs(np.diff(points, n=order, axis=0)) > most - NEAR
+            at &= (clip[order:] == clip[:-order])[:, None]
+            for frame in range(order + 1):
+                found[frame : len(at) + frame][at] = kind
+        found[(points < self.lower + NEAR) | (points > self.upper - NEAR)] = 1
+        return found[is_frame]
+
     def kept(self, wanted: Float64Array, begins: Frames, first: Float64Array | None) -> Float64Array:
         """Return clips within all limits near the wanted ones, [frames, moved], each from `first` where given.
 
@@ -69,6 +89,11 @@ class ClipLimits:
             mean = found.copy()
             _run(mean, begins, self.table, np.clip(first, self.lower, self.upper), 0, found)
         return np.asarray(np.clip(found, self.lower, self.upper))  # sums of steps are rounded
+
+
+def begins_of(clip: Frames) -> Frames:
+    """Return the first frame of each clip."""
+    return np.flatnonzero(np.concatenate([[True], clip[1:] != clip[:-1]]))
 
 
 def _run(

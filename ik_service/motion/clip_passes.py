@@ -18,8 +18,8 @@ from ik_service.kernels.host_device_array import HostDeviceArray
 from ik_service.kernels.kernel_loading import KernelsFor, load_kernels_alone
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.mechanism.transforms import Float64Array
-from ik_service.motion.clip_limits import CLIPS
-from ik_service.motion.clip_problem import ClipProblem, begins_of
+from ik_service.motion.clip_limits import CLIPS, begins_of
+from ik_service.motion.clip_problem import ClipProblem
 from ik_service.robots import RobotModel
 from ik_service.solver.arrays.problem_arrays import BestAttempts, Searches
 from ik_service.solver.construction import SolverSetup
@@ -56,7 +56,6 @@ class ClipArrays:
     solved: wp.array[wp.int32]  # 1 in the present pass, [frames]
     left: wp.array[wp.int32]  # 1 if a frame or its neighbour has moved since the frame's last attempt, [frames]
     moved: wp.array[wp.float64]  # largest change of a joint in the last attempt, [frames]
-    held: wp.array[wp.int32]  # 1 if a limit holds a joint, [frames]
 
 
 @wp.struct
@@ -149,18 +148,15 @@ double *at = &wp::index(clips.joint_q, p, 0);
 const double *lower = &wp::index(problems.lower, p, 0), *upper = &wp::index(problems.upper, p, 0);
 const float *best = &wp::index(problems.best.joint_q, p, 0);
 double change = 0.0;
-wp::int32 held = 0;
 for (int j = 0; j < clips.column.shape[0]; ++j) {
     const int c = clips.column.data[j], a = clips.dof.data[j];
     double q = best[c];
     q = q < lower[a] ? lower[a] : q > upper[a] ? upper[a] : q;
     const double way = q > at[c] ? q - at[c] : at[c] - q;
     change = way > change ? way : change;
-    held |= q <= lower[a] + 1e-6 || q >= upper[a] - 1e-6;
     at[c] = q;
 }
 for (int k = 0; k < clips.other.shape[0]; ++k) at[clips.other.data[k]] = best[clips.other.data[k]];
-clips.held.data[p] = held;
 clips.moved.data[p] = change;
 clips.left.data[p] = 0;
 const int reach = clips.number.data[COLOURS] > 2 ? 2 : 1;
@@ -207,7 +203,6 @@ class FittedClip(NamedTuple):
 
     joint_q: Float64Array  # [frames, joint_coord_count]
     moved: Float64Array  # largest change of a joint in the last attempt [rad or m], [frames]
-    held_back: NDArray[np.bool_]  # whether a limit holds a joint, [frames]
 
 
 class FramePasses:
@@ -245,7 +240,7 @@ class FramePasses:
         clips.number, clips.row_before = self._number.device, -1 if problem.first is None else count
         clips.limits = wp.array(limits.table, device=device)
         clips.joint_q = wp.array(joint_q, device=device)
-        clips.solved, clips.held = (wp.zeros(count, dtype=wp.int32, device=device) for _ in range(2))
+        clips.solved = wp.zeros(count, dtype=wp.int32, device=device)
         clips.left, clips.moved = wp.ones_like(clips.solved), wp.zeros(count, dtype=wp.float64, device=device)
         arrays.start, arrays.reference = work.problems.start_joint_q, reference
         arrays.lower, arrays.upper = work.problems.limits.float32
@@ -292,7 +287,7 @@ class FramePasses:
         """Return the present configurations."""
         moved, joint_q = self.read("moved"), self.read("joint_q")
         joint_q[:, self._locked] = self._first[self._locked]  # as the caller has them, in float64
-        return FittedClip(self._robot.complete_joint_q(joint_q)[: len(moved)], moved, self.read("held") == 1)
+        return FittedClip(self._robot.complete_joint_q(joint_q)[: len(moved)], moved)
 
     def set_joint_q(self, joint_q: Float64Array) -> None:
         """Replace the configurations of all frames, which are all attempted again."""
@@ -340,8 +335,12 @@ class DrawnSolver:
         with DEVICE_LOCK, KernelsFor():
             return FramePasses(problem, self.core, staged, self._posture.data(JOINT_Q_REFERENCE))
 
+    def weigh(self, weight: float) -> None:
+        """Set the weight of the draw, also between passes [1/rad or 1/m]."""
+        self._posture.set_row_weights(np.full(self._rows, weight))
+
     def _draw(self, batch: Batch, reference: Float64Array, weight: float) -> None:
         self._posture.set_reference(reference)
-        self._posture.set_row_weights(np.full(self._rows, weight))
+        self.weigh(weight)
         if batch.targets is not None:
             self.core.targets.take(batch.targets)

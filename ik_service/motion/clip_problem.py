@@ -99,8 +99,3 @@ def read_clips(clip_start: Any, count: int) -> Frames:
     if not rises or starts[-1] >= count:
         raise InputError(f"clip_start must be whole numbers that rise from 0, each below the {count} frames.")
     return np.searchsorted(starts, np.arange(count), side="right") - 1
-
-
-def begins_of(clip: Frames) -> Frames:
-    """Return the first frame of each clip."""
-    return np.flatnonzero(np.concatenate([[True], clip[1:] != clip[:-1]]))

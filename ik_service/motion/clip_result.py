@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.mechanism.transforms import Float64Array
+from ik_service.motion.clip_limits import HOLDS, begins_of
 from ik_service.motion.clip_passes import SETTLED, FittedClip
-from ik_service.motion.clip_problem import ClipProblem, begins_of
+from ik_service.motion.clip_problem import ClipProblem
 from ik_service.motion.metric import CHANGE_ROUNDING, JointMetric
 from ik_service.motion.result import RateLimits
 from ik_service.solver.given.targets import ROTATION_LENGTH
@@ -34,6 +35,7 @@ class ClipResult:
             its axes, and rotations by angle t as 0.8 sin(t/2), [frames]; held links by the poses where they are held.
         status: IKStatus codes, int8 [frames]: CONVERGED, BLOCKED_BY_LIMITS where a limit of position, speed or
             acceleration holds a joint back, UNSETTLED where the fit would still move the frame.
+        active_limits: What holds each DOF: 0 nothing, 1 position, 2 speed, 3 acceleration, int8 [frames, DOFs].
         over_velocity: DOFs beyond their speed limit, bool [frames, DOFs].
         over_acceleration: DOFs beyond their acceleration limit, bool [frames, DOFs].
         held_drift: Distance of each held link from the place where it stands [m], [frames, held links]; NaN where it is
@@ -52,6 +54,7 @@ class ClipResult:
     orientation_error: Float64Array
     cost: Float64Array
     status: NDArray[np.int8]
+    active_limits: NDArray[np.int8]
     over_velocity: NDArray[np.bool_]
     over_acceleration: NDArray[np.bool_]
     held_drift: Float64Array
@@ -73,8 +76,23 @@ class ClipResult:
         """Status of every frame as a lower-case word."""
         return [STATUS_WORDS[code] for code in self.status.tolist()]
 
-    def explain(self) -> str:
-        """Return a summary in words: statuses, errors, held links, and the frames of largest cost."""
+    def blocking(self, frame: int) -> dict[str, str]:
+        """Return what holds the joints of a frame, "position", "speed" or "acceleration", by names of DOFs."""
+        line = self.active_limits[frame]
+        return {self.dof_names[k]: HOLDS[line[k]] for k in np.flatnonzero(line)}
+
+    def explain(self, frame: int | None = None) -> str:
+        """Return a summary in words: statuses, errors, held links, limits, and the frames of largest cost.
+
+        With the number of a frame: its status, its errors, and the joints at a limit with the kind of the limit.
+        """
+        if frame is not None:
+            held = [f"'{name}' by its limit of {kind}" for name, kind in self.blocking(frame).items()]
+            errors = np.nan_to_num(self.position_error[frame])
+            return (
+                f"frame {frame}: {self.status_names[frame]}; held back: {', '.join(held) or 'no joint'}; largest "
+                f"position error {1e3 * errors.max():.3g} mm"
+            )
         counts = ", ".join(f"{word} {count}" for word, count in Counter(self.status_names).most_common())
         largest = np.argsort(-self.cost, kind="stable")[:WORST]
         errors = np.nan_to_num(self.position_error)
@@ -86,11 +104,21 @@ class ClipResult:
                 for link, own in zip(self.held_links, self.held_drift.T, strict=True)
                 if not np.isnan(own).all()
             ),
+            *(
+                f"held back by limits of {kind}: " + ", ".join(f"'{name}' in {count} frames" for name, count in most)
+                for kind, most in ((HOLDS[code], self._most_held(code)) for code in range(1, len(HOLDS)))
+                if most
+            ),
             f"largest cost in frames {', '.join(map(str, largest.tolist()))}",
         ]
         if self.clearance is not None and (touching := np.flatnonzero(self.clearance <= 0.0)).size:
             lines.append(f"in contact with itself in {touching.size} frames, first in frame {touching[0]}")
         return "\n".join(lines)
+
+    def _most_held(self, code: int) -> list[tuple[str, int]]:
+        """Return the DOFs that a kind of limit holds in most frames, with their numbers."""
+        counts = (self.active_limits == code).sum(axis=0)
+        return [(self.dof_names[k], int(counts[k])) for k in np.argsort(-counts, kind="stable")[:WORST] if counts[k]]
 
 
 def clip_result(
@@ -112,7 +140,10 @@ def clip_result(
     drift, held = np.full((len(clip), len(problem.held)), np.nan), tuple(links[k] for k in problem.held)
     for column, (k, mask) in enumerate(problem.held.items()):
         drift[mask, column] = judged["position_error"][mask, k]
-    status = np.where(found.held_back, IKStatus.BLOCKED_BY_LIMITS, IKStatus.CONVERGED)
+    active = np.zeros(speed.shape, np.int8)
+    dofs = robot.active_dof[robot.dof_coordinate[robot.active_dof] >= 0]
+    active[:, dofs] = problem.limits.active(joint_q, clip, problem.first)
+    status = np.where(active.any(axis=1), IKStatus.BLOCKED_BY_LIMITS, IKStatus.CONVERGED)
     status = np.where(found.moved > SETTLED, IKStatus.UNSETTLED, status)
     turn = 2.0 * ROTATION_LENGTH * np.sin(0.5 * judged["orientation_error"])
     errors = np.nan_to_num(np.stack([judged["position_error"], turn], axis=2))
@@ -124,6 +155,7 @@ def clip_result(
         orientation_error=judged["orientation_error"],
         cost=0.5 * (weights2 * errors**2).sum(axis=(1, 2)),
         status=status.astype(np.int8),
+        active_limits=order.dofs_of(active),
         over_velocity=order.dofs_of(np.abs(speed) > rates.velocity * CHANGE_ROUNDING),
         over_acceleration=order.dofs_of(np.abs(change) > rates.acceleration * rates.dt * CHANGE_ROUNDING),
         held_drift=drift,

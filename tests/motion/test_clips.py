@@ -148,6 +148,11 @@ def test_held_feet_stand(humanoid, solver):
     assert f"blocked_by_limits {held.status_names.count('blocked_by_limits')}" in told
     assert f"'{FEET[0]}' drifts by up to {1e3 * np.nanmax(held.held_drift[:, 0]):.3g} mm while held" in told
     assert f"largest cost in frames {int(held.cost.argmax())}," in told
+    blocked = int(np.flatnonzero((held.active_limits == 2).any(axis=1))[0])
+    joint = next(name for name, kind in held.blocking(blocked).items() if kind == "speed")
+    assert f"'{joint}' by its limit of speed" in held.explain(blocked)
+    beside = np.abs(held.joint_qd[blocked : blocked + 2, held.dof_names.index(joint)]).max()
+    assert beside == pytest.approx(humanoid.joint_velocity_limit[humanoid.dof_names.index(joint)] * HALF, rel=1e-4)
     position, _ = poses_of(humanoid, held.joint_q, list(FEET))
     loose, _ = poses_of(humanoid, free.joint_q, list(FEET))
     clip = np.zeros(FRAMES, np.intp)
