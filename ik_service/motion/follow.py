@@ -19,6 +19,7 @@ from ik_service.motion.waypoints import Group, Waypoints, least_on_ways
 from ik_service.robots import RobotModel
 from ik_service.solver.given.options import SOLUTIONS_MAX
 from ik_service.solver.lm.status import IKStatus
+from ik_service.solver.recording import seldom_recorded
 from ik_service.solver.result import IKResult
 from objectives import InputError
 
@@ -47,7 +48,8 @@ def followed(
     if found is None:
         return None
     waypoints = replace(waypoints, options=replace(options, seeds=1)).grouped(found)
-    path = follow(waypoints, found, rates, int(solutions), start)
+    with seldom_recorded():
+        path = follow(waypoints, found, rates, int(solutions), start)
     judged = waypoints.judged(path, final)
     failed = np.where(found.status == IKStatus.CONVERGED, judged.status, found.status)
     success, clearance, joint_q = judged.success, None, judged.joint_q.astype(np.float64)

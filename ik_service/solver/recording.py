@@ -6,8 +6,10 @@ problem; graphs are therefore recorded only for recurring numbers of problems.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -19,9 +21,21 @@ from ik_service.kernels.host_device_array import wait
 Step = Callable[[int], None]  # given the number of problems
 Replay = Callable[[], None]
 USES_MIN = 2  # solves of a number of problems after which its graph is made
+SELDOM = 16  # times USES_MIN, for solves whose numbers of problems vary: a graph saves 1/70 of its making in a solve
+USES_FACTOR: ContextVar[int] = ContextVar("USES_FACTOR", default=1)
 GRAPHS_MAX = 32
 COUNTS_MAX = 1024  # numbers of problems with a counter of solves
 PART_MIN = 256  # least number of problems per thread: fewer leave lanes idle at the end of a part
+
+
+@contextmanager
+def seldom_recorded() -> Iterator[None]:
+    """Make graphs in this block only for numbers of problems with very many solves."""
+    token = USES_FACTOR.set(SELDOM)
+    try:
+        yield
+    finally:
+        USES_FACTOR.reset(token)
 
 
 class PartLaunches:
@@ -101,7 +115,7 @@ class Recording:
         if len(self._uses) >= COUNTS_MAX:
             self._uses.clear()
         self._uses[count] += 1
-        if self._uses[count] <= USES_MIN:
+        if self._uses[count] <= USES_MIN * USES_FACTOR.get():
             return launches
         with recording() as may_record:
             if not may_record:
