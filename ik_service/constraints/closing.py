@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.constraints.descent import CLOSED, ClosingProblem, Descent, close_from
-from ik_service.constraints.linear_algebra import BoolArray, coupling_matrix, ranks
+from ik_service.constraints.linear_algebra import BoolArray, by_active, ranks
 from ik_service.constraints.partition import dependent_columns
 from ik_service.constraints.residual_rows import BoundedRows
 from ik_service.constraints.results import ClosureStatus
-from ik_service.kinematics.host_tangent import body_motion
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.names import dof_at
@@ -91,8 +90,8 @@ def assembly_modes(
 
 def following_dofs(rows: BoundedRows, joint_q: Float64Array, free: BoolArray, on: BoolArray) -> BoolArray:
     """Choose dependent DOFs among the free active DOFs, for each configuration, [n, active_dof_count]."""
-    jacobian = rows.values(body_motion(rows.robot, joint_q)).jacobian[:, : rows.equation_count]
-    own = (jacobian @ (coupling_matrix(rows.robot) * free)) * on[:, : jacobian.shape[1], np.newaxis]
+    jacobian = rows.values(joint_q).jacobian[:, : rows.equation_count]
+    own = by_active(rows.robot, jacobian) * free * on[:, : jacobian.shape[1], np.newaxis]
     chosen = [dependent_columns(one, int(rank)) for one, rank in zip(own, ranks(own), strict=True)]
     return np.array(chosen, dtype=bool).reshape(len(joint_q), len(free))
 

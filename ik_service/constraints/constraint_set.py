@@ -20,7 +20,7 @@ from ik_service.constraints.results import (
     FeasibleVelocity,
     SweptPath,
 )
-from ik_service.kinematics.host_tangent import BodyMotion, body_motion, integrate
+from ik_service.kinematics.host_tangent import integrate
 from ik_service.mechanism.configuration import checked_joint_q, checked_tangent
 from ik_service.mechanism.coupling import complete_joint_q
 from ik_service.mechanism.transforms import Float64Array
@@ -68,31 +68,27 @@ class ConstraintSet(ConstraintList):
 
     def error_gradient(self, joint_q: ArrayLike) -> Float64Array:
         """Give the derivatives of `error` by the DOFs of tree and closing joints, shape [n, error_count, DOFs]."""
-        return self._error_rows.gradient(self._motion(joint_q))
+        return self._error_rows.gradient(self._error_rows.configurations(joint_q))
 
     def jacobian(self, joint_q: ArrayLike) -> Float64Array:
         """Give the map of velocities to `error_velocity`, DOFs of tree and closing joints, [n, error_count, DOFs]."""
-        return self._error_rows.jacobian(self._motion(joint_q))
+        return self._error_rows.jacobian(self._error_rows.configurations(joint_q))
 
     def jacobian_dot(self, joint_q: ArrayLike, joint_qd: ArrayLike) -> Float64Array:
         """Give the time derivative of `jacobian` along a motion, same shape."""
         whole_q, qd = self._moving(joint_q, joint_qd)
-        return self._error_rows.jacobian_dot(body_motion(self._error_rows.whole, whole_q), qd)
+        return self._error_rows.jacobian_dot(whole_q, qd)
 
     def error_velocity(self, joint_q: ArrayLike, joint_qd: ArrayLike) -> Float64Array:
         """Give linear and angular velocities of frames relative to the ends of closing joints, [n, error_count]."""
         whole_q, qd = self._moving(joint_q, joint_qd)
-        return applied(self._error_rows.jacobian(body_motion(self._error_rows.whole, whole_q)), qd)
+        return applied(self._error_rows.jacobian(whole_q), qd)
 
     def error_acceleration(self, joint_q: ArrayLike, joint_qd: ArrayLike, joint_qdd: ArrayLike) -> Float64Array:
         """Give the time derivative of `error_velocity`, shape [n, error_count]."""
         rows, (whole_q, qd) = self._error_rows, self._moving(joint_q, joint_qd)
         whole_q, qdd = _alike(whole_q, "joint_qdd", rows.rates(whole_q, joint_qdd, qd))
-        motion = body_motion(rows.whole, whole_q)
-        return applied(rows.jacobian(motion), qdd) + rows.drift(motion, np.broadcast_to(qd, qdd.shape))
-
-    def _motion(self, joint_q: ArrayLike) -> BodyMotion:
-        return body_motion(self._error_rows.whole, self._error_rows.configurations(joint_q))
+        return applied(rows.jacobian(whole_q), qdd) + rows.drift(whole_q, np.broadcast_to(qd, qdd.shape))
 
     def _moving(self, joint_q: ArrayLike, joint_qd: ArrayLike) -> tuple[Float64Array, Float64Array]:
         whole_q = self._error_rows.configurations(joint_q)
@@ -104,7 +100,7 @@ class ConstraintSet(ConstraintList):
         return BoundedRows(self.robot)
 
     def _values(self, joint_q: ArrayLike) -> tuple[Float64Array, Float64Array]:
-        rows, jacobian = self._bounded.values(body_motion(self.robot, joint_q))
+        rows, jacobian = self._bounded.values(checked_joint_q(self.robot, joint_q))
         return rows[:, : self.residual_count], jacobian[:, : self.residual_count]
 
     def residual(self, joint_q: ArrayLike) -> Float64Array:
@@ -217,7 +213,7 @@ class ConstraintSet(ConstraintList):
         q, qdd = _alike(q, "joint_qdd", checked_tangent(self.robot, joint_qdd, "joint_qdd"))
         q, on = _alike(q, "enabled", self._rows_on(enabled))
         qd, qdd = (np.broadcast_to(one, (len(q), one.shape[1])) for one in (qd, qdd))
-        rate = self._bounded.jacobian_dot(body_motion(self.robot, q), qd)[:, : self.residual_count]
+        rate = self._bounded.jacobian_dot(q, qd)[:, : self.residual_count]
         drift, free = applied(rate, qd), free_dofs(self.robot, frozen)
         rates, rest = nearest_rates(self.robot, self.residual_jacobian(q), drift, qdd, free, on)
         whole_q, whole_qd = self._moving(q, qd)

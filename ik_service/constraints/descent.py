@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.constraints.linear_algebra import BoolArray, applied, coupling_matrix, least_change
+from ik_service.constraints.linear_algebra import BoolArray, applied, by_active, least_change
 from ik_service.constraints.residual_rows import BoundedRows
-from ik_service.kinematics.host_tangent import body_motion, integrate
+from ik_service.kinematics.host_tangent import integrate
 from ik_service.mechanism.coupling import complete_joint_q
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array
@@ -39,8 +39,6 @@ class ClosingProblem:
     def __init__(self, rows: BoundedRows, free: BoolArray) -> None:
         robot = rows.robot
         self._rows, self._robot, self._free = rows, robot, free
-        self._spread = coupling_matrix(robot)
-        self._has_followers = (robot.dof_active >= 0).sum() > robot.active_dof_count
         self._is_scalar = free & (robot.dof_coordinate[robot.active_dof] >= 0)
         self._scalar = np.flatnonzero(self._is_scalar)
         self._coordinate = robot.dof_coordinate[robot.active_dof[self._scalar]]
@@ -55,12 +53,8 @@ class ClosingProblem:
 
     def linearised(self, joint_q: Float64Array, on: BoolArray) -> tuple[Float64Array, Float64Array]:
         """Give enabled rows (others 0) and their derivatives by free active DOFs."""
-        values, jacobian = self._rows.values(body_motion(self._robot, joint_q))
-        if self._has_followers:
-            by_active = jacobian @ (self._spread * self._free)
-        else:  # no matrix product: with hundreds of joints the product waits for threads of BLAS
-            by_active = np.ascontiguousarray(jacobian[..., self._robot.active_dof]) * self._free
-        return values * on, by_active * on[..., np.newaxis]
+        values, jacobian = self._rows.values(joint_q)
+        return values * on, by_active(self._robot, jacobian) * self._free * on[..., np.newaxis]
 
     def beyond(self, rows: Float64Array) -> BoolArray:
         """Give a mask of configurations with a closing joint beyond its limits, from the enabled rows, shape [n]."""
@@ -147,10 +141,9 @@ def nearest_rates(
     on: BoolArray,  # mask of enabled rows, shape [n, rows]
 ) -> tuple[Float64Array, Float64Array]:
     """Find the nearest rates of all DOFs that hold the enabled rows; give rates and remaining rates of all rows."""
-    spread = coupling_matrix(robot)
-    columns = jacobian @ spread
+    columns = by_active(robot, jacobian)
     rates = wanted[:, robot.active_dof].copy()
     rest = applied(columns, rates) + drift
-    change = least_change(columns * free * on[..., np.newaxis], rest * on)
-    rates[:, free] += change[:, free]
-    return rates @ spread.T, applied(columns, rates) + drift
+    rates += least_change(columns if (on.all() and free.all()) else columns * free * on[..., np.newaxis], rest * on)
+    moved = np.pad(rates, ((0, 0), (0, 1)))[:, robot.dof_active] * robot.dof_multiplier
+    return moved, applied(columns, rates) + drift

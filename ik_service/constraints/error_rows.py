@@ -14,7 +14,6 @@ from ik_service.constraints.closing_joints import coordinate_groups, with_closin
 from ik_service.constraints.linear_algebra import applied, least_change
 from ik_service.constraints.residual_rows import BoundConstraints, loop_frames, stated_groups
 from ik_service.kinematics.bound_rows import frame_poses
-from ik_service.kinematics.host_tangent import BodyMotion, body_motion
 from ik_service.mechanism.configuration import checked_joint_q, checked_tangent
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array
@@ -104,8 +103,9 @@ class ErrorRows:
             whole = checked_tangent(self.whole, np.asarray(rates, np.float64) @ self.spread.T)
             return np.asarray(whole[:, self.dofs])
         tree, count = checked_tangent(self.robot, rates), self.robot.joint_dof_count
-        motion = body_motion(self.whole, whole_q)
-        jacobian, drift = self.jacobian(motion), 0.0 if qd is None else self.drift(motion, qd)
+        if len(self.dofs) == count:
+            return np.array(np.broadcast_to(tree, (len(whole_q), count)))
+        jacobian, drift = self.jacobian(whole_q), 0.0 if qd is None else self.drift(whole_q, qd)
         rows = applied(jacobian[:, :, :count], np.broadcast_to(tree, (len(jacobian), count))) + drift
         closing = least_change(jacobian[:, :, count:], rows)
         return np.concatenate([np.broadcast_to(tree, (len(rows), count)), closing], axis=1)
@@ -122,20 +122,23 @@ class ErrorRows:
         """Give the rows, shape [n, rows]."""
         return self._errors.rows(whole_q)
 
-    def jacobian(self, motion: BodyMotion) -> Float64Array:
+    def jacobian(self, whole_q: Float64Array) -> Float64Array:
         """Give the derivatives of the relative twists by all DOFs, shape [n, rows, all DOFs]."""
-        return np.asarray(self._rates.values(motion).jacobian @ self.spread)
+        return self._by_all(self._rates.values(whole_q).jacobian)
 
-    def jacobian_dot(self, motion: BodyMotion, qd: Float64Array) -> Float64Array:
+    def jacobian_dot(self, whole_q: Float64Array, qd: Float64Array) -> Float64Array:
         """Give the time derivative of the Jacobian, shape [n, rows, all DOFs]."""
-        return np.asarray(self._rates.jacobian_dot(motion, qd @ self.spread.T) @ self.spread)
+        return self._by_all(self._rates.jacobian_dot(whole_q, qd @ self.spread.T))
 
-    def drift(self, motion: BodyMotion, qd: Float64Array) -> Float64Array:
+    def drift(self, whole_q: Float64Array, qd: Float64Array) -> Float64Array:
         """Give the accelerations of the rows at constant rates of all DOFs, shape [n, rows]."""
-        return applied(self.jacobian_dot(motion, qd), qd)
+        return applied(self.jacobian_dot(whole_q, qd), qd)
 
-    def gradient(self, motion: BodyMotion) -> Float64Array:
+    def gradient(self, whole_q: Float64Array) -> Float64Array:
         """Give the derivatives of the rows by all DOFs, shape [n, rows, all DOFs]."""
-        rows = np.asarray(self._errors.values(motion).jacobian @ self.spread)
+        rows = self._by_all(self._errors.values(whole_q).jacobian)
         rows[:, self.loop_rows : self.loop_rows + len(self.robot.velocity_constraints)] = 0.0
         return rows
+
+    def _by_all(self, jacobian: Float64Array) -> Float64Array:
+        return np.asarray(jacobian @ self.spread) if len(self._following) else jacobian

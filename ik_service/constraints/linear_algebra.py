@@ -13,6 +13,8 @@ from objectives.errors import InputError, UnknownNameError
 BoolArray = NDArray[np.bool_]
 RANK_TOLERANCE = 1e-8
 """Singular values below this share of the largest count as zero: configurations are closed to 1e-10."""
+NORMAL_CONDITION = 1e10  # largest condition number of normal equations that are inverted
+REFINEMENTS = 3  # solves with the normal equations: each leaves an error of condition number times rounding
 ZERO_SINGULAR = 1e-12  # singular values below this [m or rad per unit] always count as zero
 
 
@@ -22,6 +24,15 @@ def coupling_matrix(robot: KinematicRobot) -> Float64Array:
     moved = np.flatnonzero(robot.dof_active >= 0)
     matrix[moved, robot.dof_active[moved]] = robot.dof_multiplier[moved]
     return matrix
+
+
+def by_active(robot: KinematicRobot, jacobian: Float64Array) -> Float64Array:
+    """Turn derivatives by all DOFs into derivatives by active DOFs, shape [n, rows, active]."""
+    if (robot.dof_active >= 0).sum() > robot.active_dof_count:  # mimic joints
+        return np.asarray(jacobian @ coupling_matrix(robot))
+    # no matrix product: with hundreds of joints the product waits for threads of BLAS
+    every = robot.active_dof_count == robot.joint_dof_count
+    return jacobian if every else np.ascontiguousarray(jacobian[..., robot.active_dof])
 
 
 def named_dofs(robot: KinematicRobot, names: Sequence[str], what: str) -> list[int]:
@@ -58,13 +69,42 @@ def applied(matrices: Float64Array, vectors: Float64Array) -> Float64Array:
 
 
 def least_change(rows: Float64Array, rest: Float64Array) -> Float64Array:
-    """Give the least-norm change [n, columns] that minimises |rest + rows change|, rest [n, rows]; any rank."""
-    return -applied(np.asarray(np.linalg.pinv(rows, rcond=RANK_TOLERANCE), np.float64), rest)
+    """Give the least-norm change [n, columns] that minimises |rest + rows change|, rest [n, rows]; any rank.
+
+    Well-conditioned rows are solved by normal equations with refinement, others by singular values.
+    """
+    used, moving = rows.any(axis=(0, 2)), rows.any(axis=(0, 1))
+    own, rest = rows[:, used][:, :, moving], rest[:, used]
+    turned, found = np.swapaxes(own, 1, 2), np.zeros((len(rows), rows.shape[2]))
+    is_wide = own.shape[1] <= own.shape[2]
+    inverse, is_good = inverted(own @ turned if is_wide else turned @ own, NORMAL_CONDITION)
+    change = np.zeros(own.shape[::2])
+    for _ in range(REFINEMENTS):
+        left = rest + applied(own, change)
+        change -= applied(turned, applied(inverse, left)) if is_wide else applied(inverse, applied(turned, left))
+    if not is_good.all():
+        change[~is_good] = -applied(np.linalg.pinv(own[~is_good], rcond=RANK_TOLERANCE), rest[~is_good])
+    found[:, moving] = change
+    return found
+
+
+def inverted(matrices: Float64Array, condition: float) -> tuple[Float64Array, BoolArray]:
+    """Invert matrices [n, k, k]; give also a mask of the matrices below a condition number (Frobenius norm)."""
+    try:
+        inverse = np.linalg.inv(matrices)
+    except np.linalg.LinAlgError:  # one of the matrices is singular
+        return np.zeros_like(matrices), np.zeros(len(matrices), dtype=bool)
+    return inverse, squared(matrices) * squared(inverse) < condition * condition
+
+
+def squared(matrices: Float64Array) -> Float64Array:
+    """Give the sums of squares of matrices, shape [n]."""
+    return np.asarray(np.einsum("nij,nij->n", matrices, matrices))
 
 
 def ranks(rows: Float64Array) -> NDArray[np.intp]:
     """Count the independent rows of matrices [n, rows, columns], shape [n]."""
-    if 0 in rows.shape[1:]:
+    if 0 in rows.shape:
         return np.zeros(len(rows), dtype=np.intp)
     sizes = np.linalg.svd(rows, compute_uv=False)
     return np.asarray((sizes > np.maximum(RANK_TOLERANCE * sizes[:, :1], ZERO_SINGULAR)).sum(axis=1))

@@ -13,7 +13,8 @@ import numpy as np
 
 from ik_service.constraints.linear_algebra import BoolArray
 from ik_service.kinematics.bound_rows import RowValues, bound_rows
-from ik_service.kinematics.host_tangent import BodyMotion, body_rate
+from ik_service.kinematics.host_poses import blocks_of
+from ik_service.kinematics.host_tangent import body_motion, body_rate
 from ik_service.mechanism.kinematic_robot import KinematicRobot, host_model
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.mechanism.trees import Constraint, constraints_of
@@ -63,13 +64,19 @@ class BoundConstraints:
         """Give the rows, 0 for velocity constraints, shape [n, rows]."""
         return self._rows.rows(joint_q, self.robot.body_poses(joint_q), self._data)
 
-    def values(self, motion: BodyMotion) -> RowValues:
+    def values(self, joint_q: Float64Array) -> RowValues:
         """Give the rows, and their derivatives by the DOFs."""
-        found = self._rows.values(motion, self._data)
-        return RowValues(found.rows, or_zero(found.jacobian))
+        n = len(joint_q)
+        found = RowValues(np.zeros((n, self.count)), np.zeros((n, self.count, self.robot.joint_dof_count)))
+        for block in blocks_of(n, self.robot.joint_dof_count):
+            motion = body_motion(self.robot, joint_q[block])
+            one = RowValues(*(part[block] for part in found))
+            or_zero(self._rows.values(motion, self._data, one).jacobian)
+        return found
 
-    def jacobian_dot(self, motion: BodyMotion, joint_qd: Float64Array) -> Float64Array:
+    def jacobian_dot(self, joint_q: Float64Array, joint_qd: Float64Array) -> Float64Array:
         """Give the time derivative of the derivatives at joint velocities, shape [n, rows, joint_dof_count]."""
+        motion = body_motion(self.robot, joint_q)
         return or_zero(self._rows.rates(motion, self._data, body_rate(self.robot, motion, joint_qd)).jacobian)
 
 

@@ -67,9 +67,9 @@ class BoundRows:
             _add_rows(found, table, self._evaluated(table, state_rows(table.group).rows, _inputs(table, motion, data)))
         return found
 
-    def values(self, motion: BodyMotion, data: Data) -> RowValues:
-        """Evaluate the rows, with their derivatives by all DOFs."""
-        found = self._zeros(motion)
+    def values(self, motion: BodyMotion, data: Data, found: RowValues | None = None) -> RowValues:
+        """Evaluate the rows, with their derivatives by all DOFs; `found`: zeros to fill."""
+        found = found or self._zeros(motion)
         for block in blocks_of(len(motion.S)):  # bounds the memory, and arrays fit into the cache
             own, lines = BodyMotion(*(one[block] for one in motion)), _lines(data, block)
             for table in self.tables:
@@ -100,7 +100,7 @@ class BoundRows:
 
     def _evaluated(self, table: ElementTable, outputs: Sequence[Expression], inputs: Data) -> Float64Array:
         """Evaluate expressions, shape [n, elements, outputs]."""
-        found = np.empty((*np.broadcast_shapes(*(one.shape for one in inputs.values())), len(outputs)))
+        found = np.empty((*np.broadcast_shapes(*(one.shape for one in inputs.values())), len(outputs)), order="F")
         for k, value in enumerate(evaluate(outputs, {WEIGHT: self.weight, **inputs})):
             found[..., k] = value
         return found
@@ -167,8 +167,9 @@ def _inputs(
 
 def frame_poses(T_world_body: Float64Array, bodies: ArrayLike, T_body_frame: ArrayLike) -> Float64Array:
     """Give the poses of frames on bodies, -1 for the world, shape [n, frames, 7], from the poses of all bodies."""
-    world = np.broadcast_to(identity_transform(), (len(T_world_body), 1, 7))
-    carriers = np.concatenate([T_world_body, world], axis=1)[:, np.asarray(bodies, np.intp)]
+    own = np.asarray(bodies, np.intp)
+    carriers = T_world_body[:, own]
+    carriers[:, own < 0] = identity_transform()
     return transform_multiply(carriers, np.broadcast_to(np.reshape(T_body_frame, (-1, POSE)), carriers.shape))
 
 

@@ -100,9 +100,11 @@ def chosen_links(robot: KinematicRobot, links: Sequence[str] | None) -> Sequence
     return range(len(robot.link_names)) if links is None else [robot.link_index(link) for link in links]
 
 
-def blocks_of(n: int) -> Iterator[slice]:
-    """Split n configurations into blocks."""
-    return (slice(start, min(start + CONFIGURATIONS_PER_BLOCK, n)) for start in range(0, n, CONFIGURATIONS_PER_BLOCK))
+def blocks_of(n: int, dofs: int = 1) -> Iterator[slice]:
+    """Split n configurations into blocks, smaller ones for many DOFs."""
+    import os
+    size = int(os.environ.get("BL", 2048*20)) // dofs if dofs > 1 else 2048
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
 def _with_ancestors(robot: KinematicRobot, bodies: set[int]) -> list[int]:

@@ -36,23 +36,22 @@ class BodyMotion(NamedTuple):
 def body_motion(robot: KinematicRobot, joint_q: ArrayLike) -> BodyMotion:
     """Compute the poses of all bodies and the motion subspace."""
     configurations = checked_joint_q(robot, joint_q)
-    n = len(configurations)
-    poses = poses_of_bodies(robot, configurations, range(robot.body_count))
-    twists = np.zeros((n, robot.joint_dof_count, 6))
-    T_world_body = np.empty((n, robot.body_count, 7))
-    for body, step in enumerate(robot.joint_steps):
-        parent = poses[step.parent] if step.parent >= 0 else world_pose(n)
-        origin = poses[body].position.T
-        T_world_body[:, body, :3], T_world_body[:, body, 3:] = origin, poses[body].q_xyzw.T
-        first = int(robot.joint_qd_start[body])
-        for k, axis in enumerate(step.axes):
-            world_axis = rotated(parent.q_xyzw, axis).T
-            if k < step.joint_type.linear_dof_count:
-                twists[:, first + k, :3] = world_axis
-            else:
-                twists[:, first + k, :3] = cross(origin, world_axis)
-                twists[:, first + k, 3:] = world_axis
-    return BodyMotion(configurations, T_world_body, twists)
+    n, dofs = len(configurations), robot.joint_dof_count
+    # the last body is the world; configurations are contiguous in memory
+    T_world_body = np.empty((n, robot.body_count + 1, 7), order="F")
+    T_world_body[:, -1] = identity_transform()
+    for body, pose in poses_of_bodies(robot, configurations, range(robot.body_count)).items():
+        T_world_body[:, body, :3], T_world_body[:, body, 3:] = pose.position.T, pose.q_xyzw.T
+    S = np.zeros((n, dofs, 6), order="F")
+    if dofs:
+        axes = np.concatenate([step.axes for step in robot.joint_steps]).T[..., np.newaxis]
+        turn = T_world_body.T[3:, robot.joint_parent[robot.dof_joint]]
+        world_axes = rotated(turn, axes).T
+        linear = robot.linear_dofs
+        S[:, linear, :3] = world_axes[:, linear]
+        S[:, ~linear, :3] = cross(T_world_body[:, robot.dof_joint[~linear], :3], world_axes[:, ~linear])
+        S[:, ~linear, 3:] = world_axes[:, ~linear]
+    return BodyMotion(configurations, T_world_body[:, :-1], S)
 
 
 class BodyRate(NamedTuple):
@@ -123,8 +122,7 @@ def random_joint_q(robot: KinematicRobot, rng: np.random.Generator, n: int) -> F
 
 
 def _ranges(robot: KinematicRobot) -> tuple[Float64Array, Float64Array]:
-    linear = np.concatenate([np.arange(a + b) < a for a, b in robot.joint_dof_dim] or [np.zeros(0, dtype=bool)])
-    reach = np.where(linear[robot.active_dof], 1.0, np.pi)
+    reach = np.where(robot.linear_dofs[robot.active_dof], 1.0, np.pi)
     lower, upper = robot.active_limit_lower, robot.active_limit_upper
     free_below, free_above = np.isinf(lower), np.isinf(upper)
     low = np.where(free_below, np.where(free_above, -reach, upper - 2.0 * reach), lower)

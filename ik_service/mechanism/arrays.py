@@ -172,6 +172,12 @@ class RobotArrays:
         return read_only(np.stack([linear, np.diff(self.joint_qd_start) - linear], axis=-1))
 
     @cached_property
+    def linear_dofs(self) -> NDArray[np.bool_]:
+        """Mask of the translational DOFs, shape [joint_dof_count]."""
+        own = self.joint_qd_start[self.dof_joint]
+        return read_only(np.arange(self.joint_dof_count) - own < self.joint_dof_dim[self.dof_joint, 0])
+
+    @cached_property
     def quaternion_starts(self) -> dict[int, int]:
         """First coordinate of the quaternion, by joint; ball and floating joints only."""
         offsets = [JointType(t).quaternion_offset for t in self.joint_type]

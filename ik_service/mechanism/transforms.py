@@ -34,7 +34,7 @@ def cross(a: Float64Array, b: Float64Array) -> Float64Array:
     ax, ay, az = a[..., 0], a[..., 1], a[..., 2]
     bx, by, bz = b[..., 0], b[..., 1], b[..., 2]
     x = ay * bz - az * by
-    product = np.empty((*x.shape, 3), x.dtype)
+    product = np.empty((*x.shape, 3), x.dtype, "F")
     product[..., 0] = x
     product[..., 1] = az * bx - ax * bz
     product[..., 2] = ax * by - ay * bx
@@ -46,7 +46,7 @@ def quaternion_multiply(a_xyzw: Float64Array, b_xyzw: Float64Array) -> Float64Ar
     ax, ay, az, aw = a_xyzw[..., 0], a_xyzw[..., 1], a_xyzw[..., 2], a_xyzw[..., 3]
     bx, by, bz, bw = b_xyzw[..., 0], b_xyzw[..., 1], b_xyzw[..., 2], b_xyzw[..., 3]
     x = aw * bx + ax * bw + ay * bz - az * by
-    product = np.empty((*x.shape, 4), x.dtype)
+    product = np.empty((*x.shape, 4), x.dtype, "F")
     product[..., 0] = x
     product[..., 1] = aw * by - ax * bz + ay * bw + az * bx
     product[..., 2] = aw * bz + ax * by - ay * bx + az * bw
