@@ -74,16 +74,12 @@ def check_collision(
 
 def sphere_centers(robot: KinematicRobot, spheres: BodySpheres, configurations: Float64Array) -> Float64Array:
     """Give the sphere centres in the world frame [m], shape [spheres, n, 3]; each coordinate is contiguous."""
-    poses = poses_of_bodies(robot, configurations, range(robot.body_count))
+    poses = poses_of_bodies(robot, configurations)
     centers = np.empty((3, len(spheres.radii), len(configurations)))
     for place, body in enumerate(spheres.link_body):
         own = spheres.of_link(place)
-        points = spheres.centers[own].T[..., np.newaxis]
-        if body < 0:
-            centers[:, own] = points
-        else:
-            pose = poses[int(body)]
-            np.add(pose.position[:, np.newaxis], rotated(pose.q_xyzw, points), out=centers[:, own])
+        points = rotated(poses[body, 3:, np.newaxis], spheres.centers[own].T[..., np.newaxis])
+        np.add(poses[body, :3, np.newaxis], points, out=centers[:, own])
     return np.moveaxis(centers, 0, -1)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.mechanism.coupling import coupling_matrix
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.names import unknown_name
 from ik_service.mechanism.transforms import Float64Array
@@ -13,17 +14,8 @@ from objectives.errors import InputError, UnknownNameError
 BoolArray = NDArray[np.bool_]
 RANK_TOLERANCE = 1e-8
 """Singular values below this share of the largest count as zero: configurations are closed to 1e-10."""
-NORMAL_CONDITION = 1e10  # largest condition number of normal equations that are inverted
-REFINEMENTS = 3  # solves with the normal equations: each leaves an error of condition number times rounding
+NORMAL_CONDITION = 1e7  # largest condition number of normal equations solved by an inverse, with one refinement
 ZERO_SINGULAR = 1e-12  # singular values below this [m or rad per unit] always count as zero
-
-
-def coupling_matrix(robot: KinematicRobot) -> Float64Array:
-    """Give the map of changes of active DOFs to changes of all DOFs, shape [joint_dof_count, active]."""
-    matrix = np.zeros((robot.joint_dof_count, robot.active_dof_count))
-    moved = np.flatnonzero(robot.dof_active >= 0)
-    matrix[moved, robot.dof_active[moved]] = robot.dof_multiplier[moved]
-    return matrix
 
 
 def by_active(robot: KinematicRobot, jacobian: Float64Array) -> Float64Array:
@@ -73,15 +65,18 @@ def least_change(rows: Float64Array, rest: Float64Array) -> Float64Array:
 
     Well-conditioned rows are solved by normal equations with refinement, others by singular values.
     """
-    used, moving = rows.any(axis=(0, 2)), rows.any(axis=(0, 1))
-    own, rest = rows[:, used][:, :, moving], rest[:, used]
+    size = np.einsum("nij,nij->ij", rows, rows)
+    used, moving = size.any(axis=1), size.any(axis=0)
+    own, rest = rows.compress(moving, axis=2).compress(used, axis=1), rest[:, used]
     turned, found = np.swapaxes(own, 1, 2), np.zeros((len(rows), rows.shape[2]))
     is_wide = own.shape[1] <= own.shape[2]
     inverse, is_good = inverted(own @ turned if is_wide else turned @ own, NORMAL_CONDITION)
-    change = np.zeros(own.shape[::2])
-    for _ in range(REFINEMENTS):
-        left = rest + applied(own, change)
-        change -= applied(turned, applied(inverse, left)) if is_wide else applied(inverse, applied(turned, left))
+
+    def nearest(left: Float64Array) -> Float64Array:
+        return applied(turned, applied(inverse, left)) if is_wide else applied(inverse, applied(turned, left))
+
+    change = -nearest(rest)
+    change -= nearest(rest + applied(own, change))
     if not is_good.all():
         change[~is_good] = -applied(np.linalg.pinv(own[~is_good], rcond=RANK_TOLERANCE), rest[~is_good])
     found[:, moving] = change

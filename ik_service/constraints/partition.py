@@ -59,7 +59,7 @@ def partitioned(
         independent=tuple(name for name, follows in zip(names, dependent, strict=True) if not follows),
         dependent=tuple(name for name, follows in zip(names, dependent, strict=True) if follows),
         rank=rank,
-        dependent_rows=rows[:, :, dependent],
+        dependent_rows=rows.compress(dependent, axis=2),
         reduced_map=_map_of_all(robot, dependent, reduced),
         redundant=redundant & on,
         conflicting=conflicting & on,
@@ -94,13 +94,13 @@ def _like_first(
     reduced = np.zeros((len(rows), int(dependent.sum()), int((~dependent).sum())))
     if len(kept) != dependent.sum():
         return reduced, redundant, conflicting, np.zeros(len(rows), dtype=bool)
-    of_kept = rows[:, kept]
-    inverse, _ = inverted(of_kept[:, :, dependent], np.inf)
+    of_kept = rows.take(kept, axis=1)
+    inverse, _ = inverted(of_kept.compress(dependent, axis=2), np.inf)
     size = squared(rows)
     is_good = (size * squared(inverse) * MARGIN**2 * RANK_TOLERANCE**2 < 1.0) & (on == on[0]).all(axis=1)
     if len(kept):
         is_good &= size > (ZERO_SINGULAR / RANK_TOLERANCE) ** 2
-    reduced = -(inverse @ of_kept[:, :, ~dependent])
+    reduced = -(inverse @ of_kept.compress(~dependent, axis=2))
     if len(extra):
         shares = (rows[:, extra][:, :, dependent] @ inverse) * (kept < extra[:, np.newaxis])
         is_good &= MARGIN**2 * squared(rows[:, extra] - shares @ of_kept) <= RANK_TOLERANCE**2 * size

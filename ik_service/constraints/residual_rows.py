@@ -13,13 +13,14 @@ import numpy as np
 
 from ik_service.constraints.linear_algebra import BoolArray
 from ik_service.kinematics.bound_rows import RowValues, bound_rows
-from ik_service.kinematics.host_poses import blocks_of
+from ik_service.kinematics.host_poses import blocks_of, with_ancestors
 from ik_service.kinematics.host_tangent import body_motion, body_rate
 from ik_service.mechanism.kinematic_robot import KinematicRobot, host_model
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.mechanism.trees import Constraint, constraints_of
 from ik_service.mechanism.velocities import VelocityConstraint
 from objectives.expression.element_table import Element
+from objectives.expression.kernels import frame_column
 from objectives.expression.rows import ROW_WEIGHTS, RowGroup
 from objectives.model import BodyFrame, RobotIndices
 from objectives.tasks.frame_objective import body_frame
@@ -57,6 +58,8 @@ class BoundConstraints:
 
     def __init__(self, robot: KinematicRobot, groups: Groups) -> None:
         self.robot, self._rows = robot, bound_rows(robot, groups)
+        bodies = [table.integers[:, frame_column(k)] for table in self._rows.tables for k in range(len(table.group.frames))]
+        self._needed = with_ancestors(robot, np.concatenate([*bodies, [-1]]))
         self.count = self._rows.size  # number of rows
         self._data = {ROW_WEIGHTS: np.ones((1, self.count)), TWIST: np.zeros((1, 6))}
 
@@ -68,8 +71,8 @@ class BoundConstraints:
         """Give the rows, and their derivatives by the DOFs."""
         n = len(joint_q)
         found = RowValues(np.zeros((n, self.count)), np.zeros((n, self.count, self.robot.joint_dof_count)))
-        for block in blocks_of(n, self.robot.joint_dof_count):
-            motion = body_motion(self.robot, joint_q[block])
+        for block in blocks_of(n):
+            motion = body_motion(self.robot, joint_q[block], self._needed)
             one = RowValues(*(part[block] for part in found))
             or_zero(self._rows.values(motion, self._data, one).jacobian)
         return found

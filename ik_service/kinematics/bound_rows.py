@@ -196,23 +196,25 @@ def _add_rows(rows: Float64Array, table: ElementTable, outputs: Float64Array) ->
 
 
 def _add_columns(
-    jacobian: Float64Array,
-    table: ElementTable,
-    outputs: Float64Array,
-    S: Float64Array,
-    *,
-    frames_alone: bool = False,
+    jacobian: Float64Array, table: ElementTable, outputs: Float64Array, S: Float64Array, *, frames_alone: bool = False
 ) -> None:
     """Add the derivatives by frames times the motion S of each DOF, and those by coordinates and quaternions."""
     count = table.group.row_count
     for element in range(outputs.shape[1]):
-        by_each = outputs[:, element, count:]
+        rows, by_each = _rows_of(table, element), outputs[:, element, count:]
         for dofs, moving in _motions(table, element, S, frames_alone=frames_alone):
-            width = count * moving.shape[-1]
-            derivatives = by_each[:, :width].reshape(len(S), count, moving.shape[-1])
-            parts = (derivatives[:, :, k, None] * moving[:, None, :, k] for k in range(moving.shape[-1]))
-            jacobian[:, _rows_of(table, element), dofs] += sum(parts, 0.0)  # in this order, for any number of problems
-            by_each = by_each[:, width:]
+            if not len(dofs):
+                continue
+            derivatives = by_each[:, : count * moving.shape[-1]].reshape(len(S), count, moving.shape[-1], 1)
+            total = derivatives[:, :, 0] * moving[:, None, :, 0]
+            for k in range(1, moving.shape[-1]):  # in this order, for any number of problems
+                total += derivatives[:, :, k] * moving[:, None, :, k]
+            start = 0
+            for run in np.split(dofs, np.flatnonzero(np.diff(dofs) != 1) + 1):  # slices: far faster than an index array
+                stop = start + len(run)
+                jacobian[:, rows, run[0] : run[0] + len(run)] += total[:, :, start:stop]
+                start = stop
+            by_each = by_each[:, count * moving.shape[-1] :]
 
 
 def _motions(

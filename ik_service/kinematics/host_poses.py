@@ -1,23 +1,23 @@
 """Forward kinematics and centres of mass in float64 on the host; the solver verifies every solution with these poses.
 
-The code loops over joints and is vectorised over configurations. Arrays have components first ([4, n] and [3, n]), so
-memory is contiguous; long batches are split into blocks that fit into the cache.
+The code loops over depths of joints and is vectorised over joints and configurations. Arrays have components first
+([4, k, n] and [3, k, n]), so memory is contiguous; long batches are split into blocks that fit into the cache.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ik_service.mechanism.configuration import checked_joint_q
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import JointStep, KinematicRobot
-from ik_service.mechanism.transforms import Float64Array, quaternion_multiply, quaternion_rotate
+from ik_service.mechanism.transforms import Float64Array, identity_transform, quaternion_multiply, quaternion_rotate
 from objectives.errors import InputError
 from objectives.model import BodyMass
 
-CONFIGURATIONS_PER_BLOCK = 2048  # configurations per block: the arrays of one joint fit into the second-level cache
+CONFIGURATIONS_PER_BLOCK = 1024  # configurations per block: the arrays of a few joints fit into the second-level cache
 
 
 class LinkPoses(NamedTuple):
@@ -32,53 +32,52 @@ class LinkPoses(NamedTuple):
     orientations_xyzw: Float64Array
 
 
-class BodyPose(NamedTuple):
-    """Pose of one body in many configurations: position [3, n] and quaternion xyzw [4, n]."""
-
-    position: Float64Array
-    q_xyzw: Float64Array
-
-
 def joint_steps(robot: KinematicRobot) -> tuple[JointStep, ...]:
-    """Precompute the constants of every joint."""
+    """Precompute the constants of joints; joints of one type and depth are computed together."""
+    depth, alike = np.zeros(robot.joint_count, np.int32), dict[tuple[int, JointType], list[int]]()
+    for joint, parent in enumerate(robot.joint_parent):
+        depth[joint] = depth[parent] + 1 if parent >= 0 else 0
+        kind = JointType(robot.joint_type[joint])
+        alike.setdefault((int(depth[joint]), JointType.REVOLUTE if kind is JointType.CONTINUOUS else kind), []).append(joint)
     steps = []
-    for joint in range(robot.joint_count):
-        X_p = robot.joint_X_p[joint]
-        local_axes = robot.joint_axis[robot.joint_qd_start[joint] : robot.joint_qd_start[joint + 1]]
-        half_turn_xyzw = np.append(local_axes[-1], 0.0)
-        turn = [_right_multiplication(q) for q in (X_p[3:], quaternion_multiply(X_p[3:], half_turn_xyzw))]
+    for (_, kind), own in sorted(alike.items()):
+        joints, X_p = np.array(own, np.int32), robot.joint_X_p[own]
+        dofs = robot.joint_qd_start[joints] + np.arange(len(kind.dof_components))[:, np.newaxis]
+        half_turn_xyzw = np.pad(robot.joint_axis[dofs[-1]], ((0, 0), (0, 1)))
+        turns = X_p[:, 3:], quaternion_multiply(X_p[:, 3:], half_turn_xyzw)
         steps.append(
             JointStep(
-                joint_type=JointType(robot.joint_type[joint]),
-                parent=int(robot.joint_parent[joint]),
-                coordinates=slice(int(robot.joint_q_start[joint]), int(robot.joint_q_start[joint + 1])),
-                origin=X_p[:3],
-                axes=quaternion_rotate(X_p[3:], local_axes),
-                turn=np.concatenate(turn),
+                joint_type=kind,
+                joints=joints,
+                parents=robot.joint_parent[joints],
+                coordinates=robot.joint_q_start[joints] + np.arange(len(kind.coordinate_components))[:, np.newaxis],
+                origins=X_p[:, :3].T[..., np.newaxis],
+                axes=quaternion_rotate(X_p[:, 3:], robot.joint_axis[dofs]).swapaxes(1, 2)[..., np.newaxis],
+                turn=np.concatenate([_right_multiplications(q) for q in turns], axis=1),
             )
         )
     return tuple(steps)
 
 
-def _right_multiplication(q_xyzw: Float64Array) -> Float64Array:
-    """Give the matrix M with M @ p = p * q, shape [4, 4]."""
-    return quaternion_multiply(np.eye(4), q_xyzw).T
+def _right_multiplications(q_xyzw: Float64Array) -> Float64Array:
+    """Give the matrices M with M @ p = p * q of quaternions [k, 4], shape [k, 4, 4]."""
+    return quaternion_multiply(np.eye(4), q_xyzw[:, np.newaxis]).swapaxes(1, 2)
 
 
 def forward_kinematics(robot: KinematicRobot, joint_q: ArrayLike, links: Sequence[str] | None = None) -> LinkPoses:
     """Give the poses of links in the world frame; see ``RobotModel.forward_kinematics``."""
     indices = chosen_links(robot, links)
     configurations = checked_joint_q(robot, joint_q)
-    positions = np.empty((len(configurations), len(indices), 3))
-    orientations_xyzw = np.empty((len(configurations), len(indices), 4))
-    bodies = _with_ancestors(robot, {int(robot.link_body[i]) for i in indices})
+    bodies, T_body_link = robot.link_body[indices], robot.link_X_body[indices]
+    needed, found = with_ancestors(robot, bodies), np.empty((len(configurations), len(indices), 7))
+    turns = _right_multiplications(T_body_link[:, 3:])
+    is_turned = T_body_link[:, 3:6].any(axis=1)  # not a test of w: w rounds to 1 for small rotations
     for block in blocks_of(len(configurations)):
-        poses = poses_of_bodies(robot, configurations[block], bodies)
-        for column, index in enumerate(indices):
-            pose = _carried(poses, int(robot.link_body[index]), robot.link_X_body[index])
-            positions[block, column] = pose.position.T
-            orientations_xyzw[block, column] = pose.q_xyzw.T
-    return LinkPoses(positions, orientations_xyzw)
+        poses = poses_of_bodies(robot, configurations[block], needed)[bodies]
+        found[block, :, :3] = (poses[:, :3] + rotated(poses[:, 3:].swapaxes(0, 1), T_body_link[:, :3].T[..., np.newaxis]).swapaxes(0, 1)).T.swapaxes(1, 2)
+        found[block, :, 3:] = poses[:, 3:].T.swapaxes(1, 2)
+        found[block, is_turned, 3:] = _times(turns[is_turned], poses[is_turned, 3:].swapaxes(0, 1)).T
+    return LinkPoses(found[..., :3], found[..., 3:])
 
 
 def body_poses(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
@@ -86,10 +85,7 @@ def body_poses(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
     configurations = checked_joint_q(robot, joint_q)
     T_world_body = np.empty((len(configurations), robot.body_count, 7))
     for block in blocks_of(len(configurations)):
-        poses = poses_of_bodies(robot, configurations[block], range(robot.body_count))
-        for body, pose in poses.items():
-            T_world_body[block, body, :3] = pose.position.T
-            T_world_body[block, body, 3:] = pose.q_xyzw.T
+        T_world_body[block] = poses_of_bodies(robot, configurations[block])[:-1].transpose(2, 0, 1)
     return T_world_body
 
 
@@ -100,58 +96,44 @@ def chosen_links(robot: KinematicRobot, links: Sequence[str] | None) -> Sequence
     return range(len(robot.link_names)) if links is None else [robot.link_index(link) for link in links]
 
 
-def blocks_of(n: int, dofs: int = 1) -> Iterator[slice]:
-    """Split n configurations into blocks, smaller ones for many DOFs."""
-    import os
-    size = int(os.environ.get("BL", 2048*20)) // dofs if dofs > 1 else 2048
-    return (slice(start, min(start + size, n)) for start in range(0, n, size))
+def blocks_of(n: int) -> Iterator[slice]:
+    """Split n configurations into blocks."""
+    return (slice(start, min(start + CONFIGURATIONS_PER_BLOCK, n)) for start in range(0, n, CONFIGURATIONS_PER_BLOCK))
 
 
-def _with_ancestors(robot: KinematicRobot, bodies: set[int]) -> list[int]:
-    """Give bodies with all their ancestors, parents first."""
-    needed = bodies - {-1}
+def with_ancestors(robot: KinematicRobot, bodies: Iterable[int]) -> NDArray[np.bool_]:
+    """Give a mask of bodies with all their ancestors, shape [body_count]."""
+    needed = np.zeros(robot.body_count + 1, dtype=bool)
+    needed[list(bodies)] = True
     for body in range(robot.body_count - 1, -1, -1):
-        if body in needed and robot.joint_parent[body] >= 0:
-            needed.add(int(robot.joint_parent[body]))
-    return sorted(needed)
+        needed[robot.joint_parent[body]] |= needed[body]
+    return needed[:-1]
 
 
-def poses_of_bodies(robot: KinematicRobot, configurations: Float64Array, bodies: Sequence[int]) -> dict[int, BodyPose]:
-    """Give the world poses of bodies at checked configurations [n, joint_coord_count].
+def poses_of_bodies(
+    robot: KinematicRobot, configurations: Float64Array, needed: NDArray[np.bool_] | None = None
+) -> Float64Array:
+    """Give the world poses of bodies at checked configurations, shape [body_count + 1, 7, n]; the last is the world's.
 
-    `bodies` has parents before children, and every ancestor of its bodies.
+    `needed` is a mask of the bodies to compute, with all ancestors, shape [body_count]; None for all.
     """
-    columns = np.ascontiguousarray(configurations.T)
-    poses: dict[int, BodyPose] = {}
-    for body in bodies:
-        step = robot.joint_steps[body]
-        parent = poses[step.parent] if step.parent >= 0 else world_pose(columns.shape[1])
-        poses[body] = moved(step, parent, columns[step.coordinates])
-    return poses
-
-
-def world_pose(n: int) -> BodyPose:
-    """Give n copies of the identity pose."""
-    return BodyPose(np.zeros((3, n)), np.tile([[0.0], [0.0], [0.0], [1.0]], (1, n)))
-
-
-def _carried(poses: dict[int, BodyPose], body: int, T_body_link: Float64Array) -> BodyPose:
-    if body < 0:
-        return BodyPose(T_body_link[:3, np.newaxis], T_body_link[3:, np.newaxis])
-    pose = poses[body]
-    q_xyzw = pose.q_xyzw
-    if T_body_link[3:6].any():  # not a test of w: w rounds to 1 for small rotations
-        q_xyzw = _times(_right_multiplication(T_body_link[3:]), q_xyzw)
-    return BodyPose(shifted(pose, T_body_link[:3]), q_xyzw)
-
-
-def shifted(pose: BodyPose, point: Float64Array) -> Float64Array:
-    """Give a point of a body [m, shape 3] in the world frame, shape [3, n]."""
-    return np.asarray(pose.position + rotated(pose.q_xyzw, point)) if point.any() else pose.position
+    n = len(configurations)
+    # einsum adds in another order for a single column, so a single column is computed twice
+    columns = np.ascontiguousarray((configurations if n > 1 else np.repeat(configurations, 2, axis=0)).T)
+    poses = np.empty((robot.body_count + 1, 7, columns.shape[1]))
+    poses[-1] = identity_transform()[:, np.newaxis]
+    for step in robot.joint_steps:
+        own = slice(None) if needed is None else needed[step.joints]
+        joints = step.joints[own]
+        if len(joints):
+            parent = poses[step.parents[own]].swapaxes(0, 1)
+            position, q_xyzw = _moved(step, own, parent[:3], parent[3:], columns[step.coordinates[:, own]])
+            poses[joints, :3], poses[joints, 3:] = position.swapaxes(0, 1), q_xyzw.swapaxes(0, 1)
+    return poses if n > 1 else poses[..., :n]
 
 
 def rotated(q_xyzw: Float64Array, vector: Float64Array) -> Float64Array:
-    """Rotate a vector, shape [3] or [3, n], by quaternions [4, n], shape [3, n]."""
+    """Rotate vectors, shape [3] or [3, ...], by quaternions [4, ...], shape [3, ...]."""
     x, y, z, w = q_xyzw
     a, b, c = vector
     # 2 (vector part of the quaternion) x vector
@@ -165,39 +147,33 @@ def rotated(q_xyzw: Float64Array, vector: Float64Array) -> Float64Array:
     return turned
 
 
-def moved(step: JointStep, parent: BodyPose, q: Float64Array) -> BodyPose:
-    """Give the pose of a joint's child from the pose of the parent and the joint's coordinates [coordinates, n]."""
-    position = shifted(parent, step.origin)
-    kind = step.joint_type
+def _moved(
+    step: JointStep, own: slice | NDArray[np.bool_], parent: Float64Array, p_xyzw: Float64Array, q: Float64Array
+) -> tuple[Float64Array, Float64Array]:
+    """Give positions [3, k, n] and quaternions [4, k, n] of the children of joints from those of the parents.
+
+    `own` chooses joints of the step; q: their coordinates, shape [coordinates, k, n].
+    """
+    kind, axes, turn = step.joint_type, step.axes[:, :, own], step.turn[own]
+    position = parent + rotated(p_xyzw, step.origins[:, own])
     if kind is JointType.PRISMATIC:
-        return BodyPose(position + rotated(parent.q_xyzw, step.axes[0]) * q[0], _times(step.turn[:4], parent.q_xyzw))
-    if kind in (JointType.REVOLUTE, JointType.CONTINUOUS):
-        return BodyPose(position, _turned(step, parent.q_xyzw, q[0]))
+        return position + rotated(p_xyzw, axes[0]) * q[0], _times(turn[:, :4], p_xyzw)
     if kind is JointType.PLANAR:
-        slide = _times(step.axes[:2].T, q[:2])
-        return BodyPose(position + rotated(parent.q_xyzw, slide), _turned(step, parent.q_xyzw, q[2]))
+        position = position + rotated(p_xyzw, axes[0] * q[0] + axes[1] * q[1])
     if kind is JointType.FLOATING:
-        position = position + rotated(parent.q_xyzw, _times(step.axes[:3].T, q[:3]))
-    turned = quaternion_multiply(_times(step.turn[:4], parent.q_xyzw).T, q[-4:].T)
-    return BodyPose(position, np.moveaxis(turned, -1, 0))
-
-
-def _turned(step: JointStep, q_xyzw: Float64Array, angle: Float64Array) -> Float64Array:
-    half = 0.5 * angle
-    both = _times(step.turn, q_xyzw)
+        position = position + rotated(p_xyzw, axes[0] * q[0] + axes[1] * q[1] + axes[2] * q[2])
+    if kind.quaternion_offset is not None:
+        return position, quaternion_multiply(_times(turn[:, :4], p_xyzw).T, q[-4:].T).T
+    half, both = 0.5 * q[-1], _times(turn, p_xyzw)
     both[:4] *= np.cos(half)
     both[4:] *= np.sin(half)
-    return np.asarray(both[:4] + both[4:])
+    return position, both[:4] + both[4:]
 
 
-def _times(matrix: Float64Array, columns: Float64Array) -> Float64Array:
-    """Multiply a matrix and columns [k, n]; the order of additions does not depend on n, as it would with BLAS.
-
-    `einsum` adds in another order for a single column, so a single column is computed twice.
-    """
-    if columns.shape[1] == 1:
-        return np.asarray(np.einsum("ij,jn->in", matrix, np.repeat(columns, 2, axis=1))[:, :1])
-    return np.asarray(np.einsum("ij,jn->in", matrix, columns))
+def _times(matrices: Float64Array, columns: Float64Array) -> Float64Array:
+    """Multiply matrices [k, rows, 4] and columns [4, k, n], n > 1, shape [rows, k, n]."""
+    # the order of additions does not depend on n, as it would with BLAS
+    return np.asarray(np.einsum("kij,jkn->ikn", matrices, columns))
 
 
 def body_masses(robot: KinematicRobot) -> tuple[BodyMass, ...]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ik_service.kinematics.host_poses import blocks_of, chosen_links, poses_of_bodies, rotated, world_pose
+from ik_service.kinematics.host_poses import blocks_of, chosen_links, poses_of_bodies, rotated
 from ik_service.mechanism.configuration import checked_joint_q, checked_tangent
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import (
@@ -33,25 +33,25 @@ class BodyMotion(NamedTuple):
     S: Float64Array  # motion subspace: twist per unit velocity of each DOF, world frame, shape [n, joint_dof_count, 6]
 
 
-def body_motion(robot: KinematicRobot, joint_q: ArrayLike) -> BodyMotion:
-    """Compute the poses of all bodies and the motion subspace."""
+def body_motion(robot: KinematicRobot, joint_q: ArrayLike, needed: NDArray[np.bool_] | None = None) -> BodyMotion:
+    """Compute the poses of bodies and the motion subspace; `needed` as in `poses_of_bodies`, other numbers are unset.
+
+    Configurations are contiguous in memory.
+    """
     configurations = checked_joint_q(robot, joint_q)
-    n, dofs = len(configurations), robot.joint_dof_count
-    # the last body is the world; configurations are contiguous in memory
-    T_world_body = np.empty((n, robot.body_count + 1, 7), order="F")
-    T_world_body[:, -1] = identity_transform()
-    for body, pose in poses_of_bodies(robot, configurations, range(robot.body_count)).items():
-        T_world_body[:, body, :3], T_world_body[:, body, 3:] = pose.position.T, pose.q_xyzw.T
-    S = np.zeros((n, dofs, 6), order="F")
-    if dofs:
-        axes = np.concatenate([step.axes for step in robot.joint_steps]).T[..., np.newaxis]
-        turn = T_world_body.T[3:, robot.joint_parent[robot.dof_joint]]
-        world_axes = rotated(turn, axes).T
-        linear = robot.linear_dofs
-        S[:, linear, :3] = world_axes[:, linear]
-        S[:, ~linear, :3] = cross(T_world_body[:, robot.dof_joint[~linear], :3], world_axes[:, ~linear])
-        S[:, ~linear, 3:] = world_axes[:, ~linear]
-    return BodyMotion(configurations, T_world_body[:, :-1], S)
+    poses = poses_of_bodies(robot, configurations, needed)
+    S = np.zeros((robot.joint_dof_count, 6, len(configurations)))
+    for step in robot.joint_steps:
+        own = slice(None) if needed is None else needed[step.joints]
+        joints, p_xyzw = step.joints[own], poses[step.parents[own], 3:].swapaxes(0, 1)
+        for k, axes in enumerate(step.axes[:, :, own] if len(joints) else ()):
+            world_axes, dofs = rotated(p_xyzw, axes).T, robot.joint_qd_start[joints] + k
+            if k < step.joint_type.linear_dof_count:
+                S[dofs, :3] = world_axes.transpose(1, 2, 0)
+            else:
+                S[dofs, :3] = cross(poses[joints, :3].transpose(2, 0, 1), world_axes).transpose(1, 2, 0)
+                S[dofs, 3:] = world_axes.transpose(1, 2, 0)
+    return BodyMotion(configurations, poses[:-1].transpose(2, 0, 1), S.transpose(2, 0, 1))
 
 
 class BodyRate(NamedTuple):
@@ -67,21 +67,17 @@ def body_rate(robot: KinematicRobot, motion: BodyMotion, joint_qd: Float64Array)
 
     A joint's axes turn with the parent body; axes of angular DOFs pass through the child's origin.
     """
-    rate = np.zeros_like(motion.S)
     twists = np.zeros((len(joint_qd), robot.body_count + 1, 6))  # the last twist, index -1, belongs to the world
-    for body, step in enumerate(robot.joint_steps):
+    for body, parent in enumerate(robot.joint_parent):
         own = slice(int(robot.joint_qd_start[body]), int(robot.joint_qd_start[body + 1]))
-        linear = own.start + step.joint_type.linear_dof_count
-        S = motion.S[:, own]
-        twists[:, body] = twists[:, step.parent] + np.einsum("nd,ndk->nk", joint_qd[:, own], S)
-        turn = twists[:, step.parent, np.newaxis, 3:]
-        rate[:, own.start : linear, :3] = cross(turn, motion.S[:, own.start : linear, :3])
-        axes = motion.S[:, linear : own.stop, 3:]
-        origin = motion.T_world_body[:, body, np.newaxis, :3]
-        velocity = twists[:, body, np.newaxis, :3] + cross(twists[:, body, np.newaxis, 3:], origin)
-        rate[:, linear : own.stop, 3:] = cross(turn, axes)
-        rate[:, linear : own.stop, :3] = cross(velocity, axes) + cross(origin, rate[:, linear : own.stop, 3:])
-    return BodyRate(joint_qd, twists, rate)
+        twists[:, body] = twists[:, parent] + np.einsum("nd,ndk->nk", joint_qd[:, own], motion.S[:, own])
+    joint, linear = robot.dof_joint, robot.linear_dofs[:, np.newaxis]
+    turn, origin = twists[:, robot.joint_parent[joint], 3:], motion.T_world_body[:, joint, :3]
+    axes = np.where(linear, motion.S[..., :3], motion.S[..., 3:])
+    turned = cross(turn, axes)
+    velocity = twists[:, joint, :3] + cross(twists[:, joint, 3:], origin)
+    both = np.where(linear, turned, cross(velocity, axes) + cross(origin, turned)), np.where(linear, 0.0, turned)
+    return BodyRate(joint_qd, twists, np.concatenate(both, axis=-1))
 
 
 def integrate(robot: KinematicRobot, joint_q: ArrayLike, dq: ArrayLike) -> Float64Array:
@@ -137,7 +133,7 @@ def jacobian(robot: KinematicRobot, joint_q: ArrayLike, links: Sequence[str] | N
     for block in blocks_of(len(configurations)):
         motion = body_motion(robot, configurations[block])
         for column, link in enumerate(places):
-            found[block, column] = _moved(motion.S, *_place(robot, motion, link))
+            found[block, column] = moved(motion.S, *_place(robot, motion, link))
     return _folded(robot, found)
 
 
@@ -156,9 +152,9 @@ def jacobian_dot(
         rate = body_rate(robot, motion, qd).S
         for column, link in enumerate(places):
             origin, moving = _place(robot, motion, link)
-            own = _moved(motion.S, origin, moving)
+            own = moved(motion.S, origin, moving)
             velocity = np.einsum("nkd,nd->nk", own[:, :3], qd)
-            found[block, column] = _moved(rate, origin, moving)
+            found[block, column] = moved(rate, origin, moving)
             found[block, column, :3] += cross(motion.S[..., 3:], velocity[:, np.newaxis]).transpose(0, 2, 1) * moving
     return _folded(robot, found)
 
@@ -171,7 +167,7 @@ def _place(robot: KinematicRobot, motion: BodyMotion, link: int) -> tuple[Float6
     return transform_multiply(carrier, np.broadcast_to(T_body_link, (n, 7)))[:, :3], moving_dofs(robot, body)
 
 
-def _moved(twists: Float64Array, point: Float64Array, moving: NDArray[np.bool_]) -> Float64Array:
+def moved(twists: Float64Array, point: Float64Array, moving: NDArray[np.bool_]) -> Float64Array:
     """Move twists [n, dofs, 6] from the world origin to a point [n, 3]; give [n, 6, dofs]."""
     linear = twists[..., :3] + cross(twists[..., 3:], point[:, np.newaxis])
     both: Float64Array = np.concatenate([linear, twists[..., 3:]], axis=-1).transpose(0, 2, 1)

@@ -9,11 +9,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ik_service.kinematics.host_poses import BodyPose, blocks_of, poses_of_bodies, rotated, shifted, world_pose
+from ik_service.kinematics.host_poses import blocks_of, with_ancestors
+from ik_service.kinematics.host_tangent import body_motion, moved
 from ik_service.mechanism.configuration import checked_joint_q
+from ik_service.mechanism.coupling import coupling_matrix
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array, quaternion_rotate
-from ik_service.mechanism.trees import joints_to
+from ik_service.mechanism.trees import joints_to, moving_dofs
 from objectives.errors import InputError
 
 Motion = Literal["pose", "position", "orientation"]
@@ -30,16 +32,21 @@ def manipulability(
     n, (body, T_body_link) = len(configurations), robot.link_frame(link)
     point = T_body_link[:3] + quaternion_rotate(T_body_link[3:], _tool_positions(offset, n))
     way, start = joints_to(robot, body), robot.joint_qd_start
-    moving = [joint for joint in way if (robot.dof_active[start[joint] : start[joint + 1]] >= 0).any()]
+    first = [joint for joint in way if (robot.dof_active[start[joint] : start[joint + 1]] >= 0).any()][:1]
     found = np.full(n, np.nan)
-    if not moving:
+    if not first:
         return found
-    between = [joint for joint in way if joint > moving[0]]
+    between = [joint for joint in way if joint > first[0]]
     length = float(np.linalg.norm(robot.joint_X_p[between, :3], axis=1).sum() + np.linalg.norm(T_body_link[:3]))
+    needed, dofs = with_ancestors(robot, [body]), moving_dofs(robot, body)
+    to_all = coupling_matrix(robot)[:, np.unique(robot.dof_active[dofs & (robot.dof_active >= 0)])]
     for block in blocks_of(n):
-        poses = poses_of_bodies(robot, configurations[block], way)
-        tool = shifted(poses[body], point[0] if len(point) == 1 else point[block].T)
-        found[block] = _volume(_jacobian(robot, poses, moving, tool, length or 1.0)[ROWS[motion]])
+        moving = body_motion(robot, configurations[block], needed)
+        tool = point if len(point) == 1 else point[block]
+        origin = moving.T_world_body[:, body, :3] + quaternion_rotate(moving.T_world_body[:, body, 3:], tool)
+        rows = np.ascontiguousarray((moved(moving.S, origin, dofs) @ to_all).transpose(1, 2, 0))
+        rows[:3] /= length or 1.0
+        found[block] = _volume(rows[ROWS[motion]])
     return found
 
 
@@ -51,29 +58,6 @@ def _tool_positions(offset: ArrayLike | None, n: int) -> Float64Array:
     if tool.shape not in ((1, 7), (n, 7)) or not np.isfinite(tool).all():
         raise InputError(f"offset has shape {list(np.shape(offset))}. Allowed: finite numbers, [7] or [{n}, 7].")
     return tool[:, :3]
-
-
-def _jacobian(
-    robot: KinematicRobot, poses: Mapping[int, BodyPose], moving: list[int], tool: Float64Array, length: float
-) -> Float64Array:
-    """Give the Jacobian of a tool by active DOFs, velocities over a length, shape [6, DOFs, n]."""
-    n, columns = tool.shape[1], dict[int, Float64Array]()
-    for joint in moving:
-        step, first = robot.joint_steps[joint], int(robot.joint_qd_start[joint])
-        parent = poses[step.parent] if step.parent >= 0 else world_pose(n)
-        x, y, z = tool - poses[joint].position
-        for dof, local_axis in enumerate(step.axes, first):
-            if robot.dof_active[dof] < 0:
-                continue
-            axis = rotated(parent.q_xyzw, robot.dof_multiplier[dof] * local_axis)
-            column = columns.setdefault(int(robot.dof_active[dof]), np.zeros((6, n)))  # shared by followers
-            if dof < first + step.joint_type.linear_dof_count:
-                column[:3] += axis / length
-                continue
-            a, b, c = axis
-            column[:3] += np.stack([b * z - c * y, c * x - a * z, a * y - b * x]) / length
-            column[3:] += axis
-    return np.stack([*columns.values()], axis=1)
 
 
 def _volume(rows: Float64Array) -> Float64Array:

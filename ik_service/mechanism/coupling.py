@@ -100,6 +100,14 @@ def _set_followers(robot: KinematicRobot, joint_q: Float64Array) -> None:
     joint_q[..., coordinate] = robot.dof_multiplier[follower] * joint_q[..., leader] + robot.dof_offset[follower]
 
 
+def coupling_matrix(robot: KinematicRobot) -> Float64Array:
+    """Give the map of changes of active DOFs to changes of all DOFs, shape [joint_dof_count, active]."""
+    matrix = np.zeros((robot.joint_dof_count, robot.active_dof_count))
+    moved = np.flatnonzero(robot.dof_active >= 0)
+    matrix[moved, robot.dof_active[moved]] = robot.dof_multiplier[moved]
+    return matrix
+
+
 def complete_joint_q(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
     """Set followers from leaders, in copies, shape [n, joint_coord_count]; see ``RobotModel.complete_joint_q``."""
     completed = checked_joint_q(robot, joint_q).copy()

@@ -16,18 +16,19 @@ from objectives.model import BodyMass, IKModel
 
 @dataclass(frozen=True, eq=False)
 class JointStep:
-    """Constants of one joint.
+    """Constants of joints of one type with the same number of joints above.
 
     With the parent's quaternion p, the child's quaternion is
     ``cos(angle / 2) * turn[:4] @ p + sin(angle / 2) * turn[4:] @ p``.
     """
 
     joint_type: JointType
-    parent: int  # parent body, -1 for the world
-    coordinates: slice  # the joint's slice of joint_q
-    origin: Float64Array  # origin of the joint-parent frame in the parent body [m], shape [3]
-    axes: Float64Array  # axes of the DOFs in the parent body, shape [dofs, 3]
-    turn: Float64Array  # matrices of two right-multiplications by constant quaternions, stacked, shape [8, 4]
+    joints: Int32Array  # shape [k]
+    parents: Int32Array  # parent bodies, -1 for the world, shape [k]
+    coordinates: Int32Array  # coordinates of the joints, shape [coordinates, k]
+    origins: Float64Array  # origins of the joint-parent frames in the parent bodies [m], shape [3, k, 1]
+    axes: Float64Array  # axes of the DOFs in the parent bodies, shape [dofs, 3, k, 1]
+    turn: Float64Array  # matrices of two right-multiplications by constant quaternions, stacked, shape [k, 8, 4]
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +138,7 @@ class KinematicRobot(RobotArrays, ABC):
     @property
     @abstractmethod
     def joint_steps(self) -> tuple[JointStep, ...]:
-        """Constants of each joint for forward kinematics."""
+        """Constants of the joints for forward kinematics, parents before children."""
 
     @cached_property
     def device_models(self) -> dict[str, Any]:

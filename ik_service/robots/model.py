@@ -95,7 +95,7 @@ class RobotModel(CollidingRobot):
 
     @cached_property
     def joint_steps(self) -> tuple[JointStep, ...]:
-        """Constants of each joint for forward kinematics, computed once."""
+        """Constants of the joints for forward kinematics, computed once."""
         return host_poses.joint_steps(self)
 
     def dof_at(self, index: int) -> DofInfo:
