@@ -20,6 +20,7 @@ from ik_service.constraints.results import (
     FeasibleVelocity,
     SweptPath,
 )
+from ik_service.kinematics.host_poses import blocks_of
 from ik_service.kinematics.host_tangent import integrate
 from ik_service.mechanism.configuration import checked_joint_q, checked_tangent
 from ik_service.mechanism.coupling import complete_joint_q
@@ -183,10 +184,16 @@ class ConstraintSet(ConstraintList):
             checked_joint_q(self.robot, joint_q), "joint_qd", checked_tangent(self.robot, joint_qd, "joint_qd")
         )
         q, on = _alike(q, "enabled", self._rows_on(enabled))
-        jacobian = self.residual_jacobian(q)
-        drift, free = np.zeros(jacobian.shape[:2]), free_dofs(self.robot, frozen)
-        rates, rest = nearest_rates(self.robot, jacobian, drift, np.broadcast_to(qd, (len(q), qd.shape[1])), free, on)
-        closing_qd = self._moving(q, rates)[1][:, self.robot.joint_dof_count :]
+        free = free_dofs(self.robot, frozen)
+
+        def part(q: Float64Array, qd: Float64Array, on: BoolArray) -> tuple[Float64Array, ...]:
+            jacobian = self.residual_jacobian(q)
+            rates, rest = nearest_rates(self.robot, jacobian, np.zeros(jacobian.shape[:2]), qd, free, on)
+            return rates, rest, self._moving(q, rates)[1][:, self.robot.joint_dof_count :]
+
+        wanted = np.broadcast_to(qd, (len(q), qd.shape[1]))
+        blocks = [part(q[own], wanted[own], on[own]) for own in blocks_of(len(q))] or [part(q, wanted, on)]
+        rates, rest, closing_qd = map(np.concatenate, zip(*blocks, strict=True))
         return FeasibleVelocity(rates, closing_qd, rest, self._residual_map.largest(rest))
 
     def acceleration(

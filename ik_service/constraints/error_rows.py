@@ -107,7 +107,8 @@ class ErrorRows:
             return np.array(np.broadcast_to(tree, (len(whole_q), count)))
         jacobian, drift = self.jacobian(whole_q), 0.0 if qd is None else self.drift(whole_q, qd)
         rows = applied(jacobian[:, :, :count], np.broadcast_to(tree, (len(jacobian), count))) + drift
-        closing = least_change(jacobian[:, :, count:], rows)
+        loops = slice(self.loop_rows)  # other rows do not depend on closing joints
+        closing = least_change(jacobian[:, loops, count:], rows[:, loops])
         return np.concatenate([np.broadcast_to(tree, (len(rows), count)), closing], axis=1)
 
     def frame_poses(self, whole_q: Float64Array) -> Float64Array:

@@ -67,7 +67,8 @@ def least_change(rows: Float64Array, rest: Float64Array) -> Float64Array:
     """
     size = np.einsum("nij,nij->ij", rows, rows)
     used, moving = size.any(axis=1), size.any(axis=0)
-    own, rest = rows.compress(moving, axis=2).compress(used, axis=1), rest[:, used]
+    own, rest = rows[:, used] if not used.all() else rows, rest[:, used]
+    own = own if moving.all() else np.ascontiguousarray(own[:, :, moving])
     turned, found = np.swapaxes(own, 1, 2), np.zeros((len(rows), rows.shape[2]))
     is_wide = own.shape[1] <= own.shape[2]
     inverse, is_good = inverted(own @ turned if is_wide else turned @ own, NORMAL_CONDITION)
@@ -78,7 +79,9 @@ def least_change(rows: Float64Array, rest: Float64Array) -> Float64Array:
     change = -nearest(rest)
     change -= nearest(rest + applied(own, change))
     if not is_good.all():
-        change[~is_good] = -applied(np.linalg.pinv(own[~is_good], rcond=RANK_TOLERANCE), rest[~is_good])
+        change[~is_good] = -applied(
+            np.asarray(np.linalg.pinv(own[~is_good], rcond=RANK_TOLERANCE), np.float64), rest[~is_good]
+        )
     found[:, moving] = change
     return found
 
@@ -86,10 +89,10 @@ def least_change(rows: Float64Array, rest: Float64Array) -> Float64Array:
 def inverted(matrices: Float64Array, condition: float) -> tuple[Float64Array, BoolArray]:
     """Invert matrices [n, k, k]; give also a mask of the matrices below a condition number (Frobenius norm)."""
     try:
-        inverse = np.linalg.inv(matrices)
+        inverse = np.asarray(np.linalg.inv(matrices), np.float64)
     except np.linalg.LinAlgError:  # one of the matrices is singular
         return np.zeros_like(matrices), np.zeros(len(matrices), dtype=bool)
-    return inverse, squared(matrices) * squared(inverse) < condition * condition
+    return inverse, np.asarray(squared(matrices) * squared(inverse) < condition * condition)
 
 
 def squared(matrices: Float64Array) -> Float64Array:

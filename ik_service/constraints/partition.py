@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ik_service.constraints.linear_algebra import (
     RANK_TOLERANCE,
@@ -59,7 +58,7 @@ def partitioned(
         independent=tuple(name for name, follows in zip(names, dependent, strict=True) if not follows),
         dependent=tuple(name for name, follows in zip(names, dependent, strict=True) if follows),
         rank=rank,
-        dependent_rows=rows.compress(dependent, axis=2),
+        dependent_rows=np.ascontiguousarray(rows[:, :, dependent]),
         reduced_map=_map_of_all(robot, dependent, reduced),
         redundant=redundant & on,
         conflicting=conflicting & on,
@@ -94,13 +93,13 @@ def _like_first(
     reduced = np.zeros((len(rows), int(dependent.sum()), int((~dependent).sum())))
     if len(kept) != dependent.sum():
         return reduced, redundant, conflicting, np.zeros(len(rows), dtype=bool)
-    of_kept = rows.take(kept, axis=1)
-    inverse, _ = inverted(of_kept.compress(dependent, axis=2), np.inf)
+    of_kept = rows[:, kept] if len(extra) else rows
+    inverse, _ = inverted(np.ascontiguousarray(of_kept[:, :, dependent]), np.inf)
     size = squared(rows)
     is_good = (size * squared(inverse) * MARGIN**2 * RANK_TOLERANCE**2 < 1.0) & (on == on[0]).all(axis=1)
     if len(kept):
         is_good &= size > (ZERO_SINGULAR / RANK_TOLERANCE) ** 2
-    reduced = -(inverse @ of_kept.compress(~dependent, axis=2))
+    reduced = -(inverse @ np.ascontiguousarray(of_kept[:, :, ~dependent]))
     if len(extra):
         shares = (rows[:, extra][:, :, dependent] @ inverse) * (kept < extra[:, np.newaxis])
         is_good &= MARGIN**2 * squared(rows[:, extra] - shares @ of_kept) <= RANK_TOLERANCE**2 * size
@@ -122,9 +121,7 @@ def dependent_columns(rows: Float64Array, rank: int) -> BoolArray:
     return chosen
 
 
-def _rest_of(
-    robot: KinematicRobot, rows: Float64Array, rank: int, independent: Sequence[str]
-) -> BoolArray:
+def _rest_of(robot: KinematicRobot, rows: Float64Array, rank: int, independent: Sequence[str]) -> BoolArray:
     """Give a mask of the dependent DOFs for chosen independent DOFs; InputError for a wrong choice."""
     active = robot.dof_active[named_dofs(robot, independent, "independent")]
     dependent = np.ones(robot.active_dof_count, dtype=bool)

@@ -58,7 +58,9 @@ class BoundConstraints:
 
     def __init__(self, robot: KinematicRobot, groups: Groups) -> None:
         self.robot, self._rows = robot, bound_rows(robot, groups)
-        bodies = [table.integers[:, frame_column(k)] for table in self._rows.tables for k in range(len(table.group.frames))]
+        bodies = [
+            table.integers[:, frame_column(k)] for table in self._rows.tables for k in range(len(table.group.frames))
+        ]
         self._needed = with_ancestors(robot, np.concatenate([*bodies, [-1]]))
         self.count = self._rows.size  # number of rows
         self._data = {ROW_WEIGHTS: np.ones((1, self.count)), TWIST: np.zeros((1, 6))}

@@ -17,7 +17,7 @@ from ik_service.mechanism.transforms import Float64Array, identity_transform, qu
 from objectives.errors import InputError
 from objectives.model import BodyMass
 
-CONFIGURATIONS_PER_BLOCK = 1024  # configurations per block: the arrays of a few joints fit into the second-level cache
+CONFIGURATIONS_PER_BLOCK = 2048  # configurations per block: the arrays of a few joints fit into the second-level cache
 
 
 class LinkPoses(NamedTuple):
@@ -38,7 +38,9 @@ def joint_steps(robot: KinematicRobot) -> tuple[JointStep, ...]:
     for joint, parent in enumerate(robot.joint_parent):
         depth[joint] = depth[parent] + 1 if parent >= 0 else 0
         kind = JointType(robot.joint_type[joint])
-        alike.setdefault((int(depth[joint]), JointType.REVOLUTE if kind is JointType.CONTINUOUS else kind), []).append(joint)
+        alike.setdefault((int(depth[joint]), JointType.REVOLUTE if kind is JointType.CONTINUOUS else kind), []).append(
+            joint
+        )
     steps = []
     for (_, kind), own in sorted(alike.items()):
         joints, X_p = np.array(own, np.int32), robot.joint_X_p[own]
@@ -73,10 +75,10 @@ def forward_kinematics(robot: KinematicRobot, joint_q: ArrayLike, links: Sequenc
     turns = _right_multiplications(T_body_link[:, 3:])
     is_turned = T_body_link[:, 3:6].any(axis=1)  # not a test of w: w rounds to 1 for small rotations
     for block in blocks_of(len(configurations)):
-        poses = poses_of_bodies(robot, configurations[block], needed)[bodies]
-        found[block, :, :3] = (poses[:, :3] + rotated(poses[:, 3:].swapaxes(0, 1), T_body_link[:, :3].T[..., np.newaxis]).swapaxes(0, 1)).T.swapaxes(1, 2)
-        found[block, :, 3:] = poses[:, 3:].T.swapaxes(1, 2)
-        found[block, is_turned, 3:] = _times(turns[is_turned], poses[is_turned, 3:].swapaxes(0, 1)).T
+        poses = poses_of_bodies(robot, configurations[block], needed)[bodies].swapaxes(0, 1)
+        found[block, :, :3] = (poses[:3] + rotated(poses[3:], T_body_link[:, :3].T[..., np.newaxis])).T
+        found[block, :, 3:] = poses[3:].T
+        found[block, is_turned, 3:] = _times(turns[is_turned], poses[3:, is_turned]).T
     return LinkPoses(found[..., :3], found[..., 3:])
 
 
@@ -117,10 +119,8 @@ def poses_of_bodies(
 
     `needed` is a mask of the bodies to compute, with all ancestors, shape [body_count]; None for all.
     """
-    n = len(configurations)
-    # einsum adds in another order for a single column, so a single column is computed twice
-    columns = np.ascontiguousarray((configurations if n > 1 else np.repeat(configurations, 2, axis=0)).T)
-    poses = np.empty((robot.body_count + 1, 7, columns.shape[1]))
+    columns = np.ascontiguousarray(configurations.T)
+    poses = np.empty((robot.body_count + 1, 7, len(configurations)))
     poses[-1] = identity_transform()[:, np.newaxis]
     for step in robot.joint_steps:
         own = slice(None) if needed is None else needed[step.joints]
@@ -129,7 +129,7 @@ def poses_of_bodies(
             parent = poses[step.parents[own]].swapaxes(0, 1)
             position, q_xyzw = _moved(step, own, parent[:3], parent[3:], columns[step.coordinates[:, own]])
             poses[joints, :3], poses[joints, 3:] = position.swapaxes(0, 1), q_xyzw.swapaxes(0, 1)
-    return poses if n > 1 else poses[..., :n]
+    return poses
 
 
 def rotated(q_xyzw: Float64Array, vector: Float64Array) -> Float64Array:
@@ -171,9 +171,13 @@ def _moved(
 
 
 def _times(matrices: Float64Array, columns: Float64Array) -> Float64Array:
-    """Multiply matrices [k, rows, 4] and columns [4, k, n], n > 1, shape [rows, k, n]."""
-    # the order of additions does not depend on n, as it would with BLAS
-    return np.asarray(np.einsum("kij,jkn->ikn", matrices, columns))
+    """Multiply matrices [k, rows, 4] and columns [4, k, n], shape [rows, k, n].
+
+    The order of additions does not depend on n, as it would with BLAS. `einsum` adds in another order for n = 1, so a
+    single column is computed twice.
+    """
+    n = columns.shape[2]
+    return np.asarray(np.einsum("kij,jkn->ikn", matrices, columns if n > 1 else np.repeat(columns, 2, axis=2))[..., :n])
 
 
 def body_masses(robot: KinematicRobot) -> tuple[BodyMass, ...]:

@@ -7,12 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.constraints.linear_algebra import coupling_matrix
 from ik_service.errors import EngineError
 from ik_service.kinematics.bound_rows import NO_RATES, BoundRows, Data, RowValues
 from ik_service.kinematics.host_tangent import BodyMotion, body_rate
 from ik_service.mechanism.caller_order import CallerOrder
-from ik_service.mechanism.coupling import mapped_limits
+from ik_service.mechanism.coupling import coupling_matrix, mapped_limits
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.robots import RobotModel
 from ik_service.solver.derivatives.linearisation import Further
