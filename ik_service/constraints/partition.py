@@ -53,29 +53,19 @@ def partitioned(
         rank[~is_good] = ranks(rest)
         reduced[~is_good] = -np.linalg.pinv(columns, rcond=RANK_TOLERANCE) @ rest[:, :, ~dependent]
         redundant[~is_good], conflicting[~is_good] = verdicts(rest, (values * on)[~is_good])
+    of_active = np.zeros((len(rows), robot.active_dof_count + 1, reduced.shape[2]))  # the last is of locked DOFs
+    of_active[:, :-1][:, ~dependent], of_active[:, :-1][:, dependent] = np.eye(reduced.shape[2]), reduced
     names = [robot.dof_names[dof] for dof in robot.active_dof]
     return DofPartition(
         independent=tuple(name for name, follows in zip(names, dependent, strict=True) if not follows),
         dependent=tuple(name for name, follows in zip(names, dependent, strict=True) if follows),
         rank=rank,
         dependent_rows=np.ascontiguousarray(rows[:, :, dependent]),
-        reduced_map=_map_of_all(robot, dependent, reduced),
+        reduced_map=of_active[:, robot.dof_active] * robot.dof_multiplier[:, np.newaxis],
         redundant=redundant & on,
         conflicting=conflicting & on,
         row_map=row_map,
     )
-
-
-def _map_of_all(robot: KinematicRobot, dependent: BoolArray, reduced: Float64Array) -> Float64Array:
-    """Give the map of changes of independent DOFs to changes of all DOFs from the map to those of dependent DOFs."""
-    found = np.zeros((len(reduced), robot.joint_dof_count, reduced.shape[2]))
-    places = np.where(dependent, np.cumsum(dependent), np.cumsum(~dependent)) - 1
-    for dof, active in enumerate(robot.dof_active):
-        if active >= 0 and dependent[active]:
-            found[:, dof] = robot.dof_multiplier[dof] * reduced[:, places[active]]
-        elif active >= 0:
-            found[:, dof, places[active]] = robot.dof_multiplier[dof]
-    return found
 
 
 def _like_first(

@@ -1,7 +1,4 @@
-"""Yoshikawa's manipulability of a frame in float64 on the host, for many configurations at once.
-
-Arrays have components first, as in `host_poses`: a Jacobian is [rows, DOFs, n].
-"""
+"""Yoshikawa's manipulability of a frame in float64 on the host, for many configurations at once."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -42,11 +39,12 @@ def manipulability(
     to_all = coupling_matrix(robot)[:, np.unique(robot.dof_active[dofs & (robot.dof_active >= 0)])]
     for block in blocks_of(n):
         moving = body_motion(robot, configurations[block], needed)
+        T_world_body = moving.T_world_body[:, body]
         tool = point if len(point) == 1 else point[block]
-        origin = moving.T_world_body[:, body, :3] + quaternion_rotate(moving.T_world_body[:, body, 3:], tool)
-        rows = np.ascontiguousarray((moved(moving.S, origin, dofs) @ to_all).transpose(1, 2, 0))
-        rows[:3] /= length or 1.0
-        found[block] = _volume(rows[ROWS[motion]])
+        origin = T_world_body[:, :3] + quaternion_rotate(T_world_body[:, 3:], tool)
+        rows = moved(moving.S, origin, dofs) @ to_all
+        rows[:, :3] /= length or 1.0
+        found[block] = _volume(rows[:, ROWS[motion]])
     return found
 
 
@@ -61,17 +59,8 @@ def _tool_positions(offset: ArrayLike | None, n: int) -> Float64Array:
 
 
 def _volume(rows: Float64Array) -> Float64Array:
-    """Give sqrt(det(J J^T)) of Jacobians [rows, DOFs, n], shape [n], by Gram-Schmidt on the rows.
-
-    J J^T itself would square the numbers and halve the digits.
-    """
-    volume = np.ones(rows.shape[2])
-    if rows.shape[1] < rows.shape[0]:
-        return np.zeros_like(volume)
-    for k, row in enumerate(rows):
-        length = np.sqrt((row * row).sum(axis=0))
-        volume *= length
-        direction = row / np.where(length > 0.0, length, 1.0)
-        for later in range(k + 1, len(rows)):
-            rows[later] -= (rows[later] * direction).sum(axis=0) * direction
-    return volume
+    """Give sqrt(det(J J^T)) of Jacobians [n, rows, DOFs], shape [n]; J J^T itself would halve the digits."""
+    if rows.shape[2] < rows.shape[1]:
+        return np.zeros(len(rows))
+    sizes = np.linalg.qr(rows.swapaxes(1, 2), mode="r").diagonal(axis1=1, axis2=2)
+    return np.asarray(np.abs(sizes).prod(axis=1), np.float64)

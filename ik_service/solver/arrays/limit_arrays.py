@@ -267,6 +267,5 @@ def _turns_along(model: DeviceModel, follower: int) -> bool:
     """Return whether a follower makes whole turns, or stands still, during one turn of its leader."""
     robot = model.robot
     multiplier = float(robot.dof_multiplier[follower])
-    joint = int(np.searchsorted(robot.joint_qd_start, follower, side="right")) - 1
-    is_angle = follower - robot.joint_qd_start[joint] >= robot.joint_dof_dim[joint, 0]
-    return multiplier == 0.0 or (bool(is_angle) and abs(multiplier - round(multiplier)) <= WHOLE_TURNS_SLACK)
+    is_angle = not robot.linear_dofs[follower]
+    return multiplier == 0.0 or (is_angle and abs(multiplier - round(multiplier)) <= WHOLE_TURNS_SLACK)

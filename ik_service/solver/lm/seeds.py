@@ -123,9 +123,7 @@ class DrawRanges:
         # lowest: lower end if the DOF has no limit at all
         self.width, self.lowest = np.zeros(count, np.float32), np.zeros(count, np.float32)
         for a, d in enumerate(robot.active_dof):
-            joint = int(np.searchsorted(robot.joint_qd_start, d, side="right")) - 1
-            angular = d - robot.joint_qd_start[joint] >= robot.joint_dof_dim[joint, 0]
-            reach = math.pi if angular else LINEAR_RANGE * robot.length_unit
+            reach = LINEAR_RANGE * robot.length_unit if robot.linear_dofs[d] else math.pi
             coordinate = robot.dof_coordinate[d]
             middle = robot.mid_joint_q[coordinate] if coordinate >= 0 else 0.0
             self.width[a], self.lowest[a] = 2.0 * reach, middle - reach
