@@ -16,7 +16,7 @@ from ik_service.constraints.results import ClosureStatus
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.names import dof_at
-from ik_service.mechanism.transforms import Float64Array, quaternion_conjugate, quaternion_multiply, rotation_vector
+from ik_service.mechanism.transforms import Float64Array, rotation_between
 from objectives.errors import InputError
 
 ANOTHER_MODE = 1e-4  # smallest distance between bodies of two assembly modes [m or rad]
@@ -117,7 +117,7 @@ def distance(robot: KinematicRobot, a: Float64Array, b: Float64Array) -> Float64
     squares = ((a[:, scalar] - b[:, scalar]) ** 2).sum(axis=1)
     for first in robot.quaternion_starts.values():
         own = slice(first, first + 4)
-        squares += (rotation_vector(quaternion_multiply(a[:, own], quaternion_conjugate(b[:, own]))) ** 2).sum(axis=1)
+        squares += (rotation_between(b[:, own], a[:, own]) ** 2).sum(axis=1)
     return np.asarray(np.sqrt(squares))
 
 
@@ -149,7 +149,7 @@ def _distinct(robot: KinematicRobot, joint_q: Float64Array) -> Float64Array:
 
 def _apart(a: Float64Array, b: Float64Array) -> float:
     """Give the largest distance or angle between poses of bodies [body_count, 7]."""
-    turns = rotation_vector(quaternion_multiply(a[:, 3:], quaternion_conjugate(b[:, 3:])))
+    turns = rotation_between(b[:, 3:], a[:, 3:])
     return float(max(np.abs(a[:, :3] - b[:, :3]).max(initial=0.0), np.abs(turns).max(initial=0.0)))
 
 

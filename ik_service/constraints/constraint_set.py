@@ -89,7 +89,8 @@ class ConstraintSet(ConstraintList):
         """Give the time derivative of `error_velocity`, shape [n, error_count]."""
         rows, (whole_q, qd) = self._error_rows, self._moving(joint_q, joint_qd)
         whole_q, qdd = _alike(whole_q, "joint_qdd", rows.rates(whole_q, joint_qdd, qd))
-        return applied(rows.jacobian(whole_q), qdd) + rows.drift(whole_q, np.broadcast_to(qd, qdd.shape))
+        qd = np.broadcast_to(qd, qdd.shape)
+        return applied(rows.jacobian(whole_q), qdd) + applied(rows.jacobian_dot(whole_q, qd), qd)
 
     def _moving(self, joint_q: ArrayLike, joint_qd: ArrayLike) -> tuple[Float64Array, Float64Array]:
         whole_q = self._error_rows.configurations(joint_q)
@@ -180,10 +181,7 @@ class ConstraintSet(ConstraintList):
             frozen: Names of joints or DOFs with exactly the wanted velocities.
             enabled: Constraints to keep; None for all.
         """
-        q, qd = _alike(
-            checked_joint_q(self.robot, joint_q), "joint_qd", checked_tangent(self.robot, joint_qd, "joint_qd")
-        )
-        q, on = _alike(q, "enabled", self._rows_on(enabled))
+        q, wanted, on = self._in_motion(joint_q, joint_qd, enabled)
         free = free_dofs(self.robot, frozen)
 
         def part(q: Float64Array, qd: Float64Array, on: BoolArray) -> tuple[Float64Array, ...]:
@@ -191,7 +189,6 @@ class ConstraintSet(ConstraintList):
             rates, rest = nearest_rates(self.robot, jacobian, np.zeros(jacobian.shape[:2]), qd, free, on)
             return rates, rest, self._moving(q, rates)[1][:, self.robot.joint_dof_count :]
 
-        wanted = np.broadcast_to(qd, (len(q), qd.shape[1]))
         blocks = [part(q[own], wanted[own], on[own]) for own in blocks_of(len(q))] or [part(q, wanted, on)]
         rates, rest, closing_qd = map(np.concatenate, zip(*blocks, strict=True))
         return FeasibleVelocity(rates, closing_qd, rest, self._residual_map.largest(rest))
@@ -214,18 +211,22 @@ class ConstraintSet(ConstraintList):
             frozen: Names of joints or DOFs with exactly the wanted accelerations.
             enabled: Constraints to keep; None for all.
         """
-        q, qd = _alike(
-            checked_joint_q(self.robot, joint_q), "joint_qd", checked_tangent(self.robot, joint_qd, "joint_qd")
-        )
+        q, qd, on = self._in_motion(joint_q, joint_qd, enabled)
         q, qdd = _alike(q, "joint_qdd", checked_tangent(self.robot, joint_qdd, "joint_qdd"))
-        q, on = _alike(q, "enabled", self._rows_on(enabled))
-        qd, qdd = (np.broadcast_to(one, (len(q), one.shape[1])) for one in (qd, qdd))
+        qd, on = np.broadcast_to(qd, (len(q), qd.shape[1])), np.broadcast_to(on, (len(q), on.shape[1]))
         rate = self._bounded.jacobian_dot(q, qd)[:, : self.residual_count]
         drift, free = applied(rate, qd), free_dofs(self.robot, frozen)
         rates, rest = nearest_rates(self.robot, self.residual_jacobian(q), drift, qdd, free, on)
         whole_q, whole_qd = self._moving(q, qd)
         closing_qdd = self._error_rows.rates(whole_q, rates, whole_qd)[:, self.robot.joint_dof_count :]
         return FeasibleAcceleration(rates, closing_qdd, rest, self._residual_map.largest(rest))
+
+    def _in_motion(
+        self, joint_q: ArrayLike, joint_qd: ArrayLike, enabled: ArrayLike | None
+    ) -> tuple[Float64Array, Float64Array, BoolArray]:
+        q, qd = checked_joint_q(self.robot, joint_q), checked_tangent(self.robot, joint_qd, "joint_qd")
+        q, on = _alike(_alike(q, "joint_qd", qd)[0], "enabled", self._rows_on(enabled))
+        return q, np.broadcast_to(qd, (len(q), qd.shape[1])), on
 
     def partition(
         self, joint_q: ArrayLike, independent: Sequence[str] | None = None, *, enabled: ArrayLike | None = None

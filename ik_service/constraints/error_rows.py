@@ -105,7 +105,7 @@ class ErrorRows:
         tree, count = checked_tangent(self.robot, rates), self.robot.joint_dof_count
         if len(self.dofs) == count:
             return np.array(np.broadcast_to(tree, (len(whole_q), count)))
-        jacobian, drift = self.jacobian(whole_q), 0.0 if qd is None else self.drift(whole_q, qd)
+        jacobian, drift = self.jacobian(whole_q), 0.0 if qd is None else applied(self.jacobian_dot(whole_q, qd), qd)
         rows = applied(jacobian[:, :, :count], np.broadcast_to(tree, (len(jacobian), count))) + drift
         loops = slice(self.loop_rows)  # other rows do not depend on closing joints
         closing = least_change(jacobian[:, loops, count:], rows[:, loops])
@@ -130,10 +130,6 @@ class ErrorRows:
     def jacobian_dot(self, whole_q: Float64Array, qd: Float64Array) -> Float64Array:
         """Give the time derivative of the Jacobian, shape [n, rows, all DOFs]."""
         return self._by_all(self._rates.jacobian_dot(whole_q, qd @ self.spread.T))
-
-    def drift(self, whole_q: Float64Array, qd: Float64Array) -> Float64Array:
-        """Give the accelerations of the rows at constant rates of all DOFs, shape [n, rows]."""
-        return applied(self.jacobian_dot(whole_q, qd), qd)
 
     def gradient(self, whole_q: Float64Array) -> Float64Array:
         """Give the derivatives of the rows by all DOFs, shape [n, rows, all DOFs]."""

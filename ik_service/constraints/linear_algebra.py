@@ -61,10 +61,7 @@ def applied(matrices: Float64Array, vectors: Float64Array) -> Float64Array:
 
 
 def least_change(rows: Float64Array, rest: Float64Array) -> Float64Array:
-    """Give the least-norm change [n, columns] that minimises |rest + rows change|, rest [n, rows]; any rank.
-
-    Well-conditioned rows are solved by normal equations with refinement, others by singular values.
-    """
+    """Give the least-norm change [n, columns] that minimises |rest + rows change|, rest [n, rows]; any rank."""
     size = np.einsum("nij,nij->ij", rows, rows)
     used, moving = size.any(axis=1), size.any(axis=0)
     own, rest = rows[:, used] if not used.all() else rows, rest[:, used]

@@ -71,11 +71,7 @@ def partitioned(
 def _like_first(
     rows: Float64Array, values: Float64Array, on: BoolArray, dependent: BoolArray
 ) -> tuple[Float64Array, BoolArray, BoolArray, BoolArray]:
-    """Solve for dependent DOFs with the rows that are independent in the first configuration.
-
-    Give the map to changes of dependent DOFs, redundant and conflicting rows, and a mask of the configurations of which
-    all this holds: the same rows are independent, by far, and the other rows follow from earlier ones.
-    """
+    """Give the map to dependent DOFs, redundant and conflicting rows, and a mask of lines like the first one by far."""
     extra = np.flatnonzero(verdicts(rows[:1], values[:1])[0][0])
     kept = np.setdiff1d(np.arange(rows.shape[1]), extra)
     redundant, conflicting = np.zeros((2, *values.shape), dtype=bool)

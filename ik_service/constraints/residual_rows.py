@@ -74,21 +74,16 @@ class BoundConstraints:
         n = len(joint_q)
         found = RowValues(np.zeros((n, self.count)), np.zeros((n, self.count, self.robot.joint_dof_count)))
         for block in blocks_of(n):
-            motion = body_motion(self.robot, joint_q[block], self._needed)
             one = RowValues(*(part[block] for part in found))
-            or_zero(self._rows.values(motion, self._data, one).jacobian)
+            self._rows.values(body_motion(self.robot, joint_q[block], self._needed), self._data, one)
+            one.jacobian[~np.isfinite(one.jacobian)] = 0.0  # a screw with opposite axes has no angle
         return found
 
     def jacobian_dot(self, joint_q: Float64Array, joint_qd: Float64Array) -> Float64Array:
         """Give the time derivative of the derivatives at joint velocities, shape [n, rows, joint_dof_count]."""
         motion = body_motion(self.robot, joint_q)
-        return or_zero(self._rows.rates(motion, self._data, body_rate(self.robot, motion, joint_qd)).jacobian)
-
-
-def or_zero(derivatives: Float64Array) -> Float64Array:
-    """Set derivatives that are not finite to 0, in place: a screw with opposite axes has no angle."""
-    derivatives[~np.isfinite(derivatives)] = 0.0
-    return derivatives
+        found = self._rows.rates(motion, self._data, body_rate(self.robot, motion, joint_qd)).jacobian
+        return np.where(np.isfinite(found), found, 0.0)
 
 
 class BoundedRows(BoundConstraints):

@@ -71,7 +71,7 @@ class BoundRows:
         """Evaluate the rows, with their derivatives by all DOFs; `found`: zeros to fill."""
         found = found or self._zeros(motion)
         for block in blocks_of(len(motion.S)):  # bounds the memory, and arrays fit into the cache
-            own, lines = BodyMotion(*(one[block] for one in motion)), _lines(data, block)
+            own, lines = BodyMotion(*(one[block] for one in motion)), lines_of(data, block)
             for table in self.tables:
                 outputs = self._evaluated(table, state_rows(table.group).outputs, _inputs(table, own, lines))
                 _add_rows(found.rows[block], table, outputs)
@@ -83,7 +83,7 @@ class BoundRows:
         found = self._zeros(motion)
         for block in blocks_of(len(motion.S)):
             own, way = BodyMotion(*(one[block] for one in motion)), BodyRate(*(one[block] for one in along))
-            lines, changes = _lines(data, block), _lines(data_rates, block)
+            lines, changes = lines_of(data, block), lines_of(data_rates, block)
             for table in self.tables:
                 inputs = _inputs(table, own, lines, way, changes)
                 moving = (name for name in (*dict(table.group.data), ROW_WEIGHTS) if name in data_rates)
@@ -117,8 +117,9 @@ def bound_rows(robot: KinematicRobot, groups: Sequence[tuple[RowGroup, Sequence[
     return BoundRows(tuple(build_element_table(group, own, 0, model) for group, own in elements.items() if own), row)
 
 
-def _lines(data: Data, block: slice) -> Data:
-    return {name: lines[block] if len(lines) > 1 else lines for name, lines in data.items()}
+def lines_of(data: Data, problems: slice | NDArray[np.intp]) -> Data:
+    """Give the numbers of some problems."""
+    return {name: lines[problems] if len(lines) > 1 else lines for name, lines in data.items()}
 
 
 def _inputs(

@@ -199,10 +199,9 @@ def center_of_mass(robot: KinematicRobot, joint_q: ArrayLike) -> Float64Array:
     poses = body_poses(robot, joint_q)
     if not robot.body_masses:
         raise InputError(f"Robot '{robot.name}' has no masses; its file gives no <inertial> above 0 kg.")
+    T_world_body = np.concatenate([poses, np.tile(identity_transform(), (len(poses), 1, 1))], axis=1)
     moments = np.zeros((len(poses), 3))
     for one in robot.body_masses:
-        centre = np.broadcast_to(one.com, (len(poses), 3))
-        if one.body >= 0:
-            centre = poses[:, one.body, :3] + quaternion_rotate(poses[:, one.body, 3:], centre)
-        moments += one.mass * centre
+        T = T_world_body[:, one.body]
+        moments += one.mass * (T[:, :3] + quaternion_rotate(T[:, 3:], np.broadcast_to(one.com, (len(poses), 3))))
     return np.asarray(moments / sum(one.mass for one in robot.body_masses))

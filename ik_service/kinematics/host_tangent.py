@@ -19,7 +19,7 @@ from ik_service.mechanism.transforms import (
     identity_transform,
     quaternion_exp,
     quaternion_multiply,
-    transform_multiply,
+    quaternion_rotate,
 )
 from ik_service.mechanism.trees import moving_dofs
 from objectives.errors import InputError
@@ -34,10 +34,7 @@ class BodyMotion(NamedTuple):
 
 
 def body_motion(robot: KinematicRobot, joint_q: ArrayLike, needed: NDArray[np.bool_] | None = None) -> BodyMotion:
-    """Compute the poses of bodies and the motion subspace; `needed` as in `poses_of_bodies`, other numbers are unset.
-
-    Configurations are contiguous in memory.
-    """
+    """Compute the poses of bodies and the motion subspace, of `needed` ones as in `poses_of_bodies`."""
     configurations = checked_joint_q(robot, joint_q)
     poses = poses_of_bodies(robot, configurations, needed)
     S = np.zeros((robot.joint_dof_count, 6, len(configurations)))
@@ -128,13 +125,7 @@ def _ranges(robot: KinematicRobot) -> tuple[Float64Array, Float64Array]:
 
 def jacobian(robot: KinematicRobot, joint_q: ArrayLike, links: Sequence[str] | None) -> Float64Array:
     """Give the Jacobians of links, shape [n, links, 6, joint_dof_count]; see ``RobotModel.jacobian``."""
-    configurations, places = checked_joint_q(robot, joint_q), chosen_links(robot, links)
-    found = np.empty((len(configurations), len(places), 6, robot.joint_dof_count))
-    for block in blocks_of(len(configurations)):
-        motion = body_motion(robot, configurations[block])
-        for column, link in enumerate(places):
-            found[block, column] = moved(motion.S, *_place(robot, motion, link))
-    return _folded(robot, found)
+    return _jacobians(robot, checked_joint_q(robot, joint_q), None, links)
 
 
 def jacobian_dot(
@@ -142,29 +133,35 @@ def jacobian_dot(
 ) -> Float64Array:
     """Give the time derivatives of Jacobians, of the same shape; see ``RobotModel.jacobian_dot``."""
     configurations, velocities = checked_joint_q(robot, joint_q), checked_tangent(robot, joint_qd, "joint_qd")
-    places, n = chosen_links(robot, links), len(configurations)
+    n = len(configurations)
     if len(velocities) not in (1, n):
         raise InputError(f"joint_q has {n} rows and joint_qd {len(velocities)}; they must be as many, or one.")
-    velocities = np.broadcast_to(velocities, (n, robot.joint_dof_count))
-    found = np.empty((n, len(places), 6, robot.joint_dof_count))
-    for block in blocks_of(n):
-        motion, qd = body_motion(robot, configurations[block]), velocities[block]
-        rate = body_rate(robot, motion, qd).S
+    return _jacobians(robot, configurations, np.broadcast_to(velocities, (n, robot.joint_dof_count)), links)
+
+
+def _jacobians(
+    robot: KinematicRobot, joint_q: Float64Array, joint_qd: Float64Array | None, links: Sequence[str] | None
+) -> Float64Array:
+    places = chosen_links(robot, links)
+    found = np.empty((len(joint_q), len(places), 6, robot.joint_dof_count))
+    for block in blocks_of(len(joint_q)):
+        motion = body_motion(robot, joint_q[block])
+        rate = None if joint_qd is None else body_rate(robot, motion, joint_qd[block])
         for column, link in enumerate(places):
             origin, moving = _place(robot, motion, link)
-            own = moved(motion.S, origin, moving)
-            velocity = np.einsum("nkd,nd->nk", own[:, :3], qd)
-            found[block, column] = moved(rate, origin, moving)
-            found[block, column, :3] += cross(motion.S[..., 3:], velocity[:, np.newaxis]).transpose(0, 2, 1) * moving
+            own = found[block, column] = moved(motion.S, origin, moving)
+            if rate is not None:
+                turned = cross(motion.S[..., 3:], np.einsum("nkd,nd->nk", own[:, :3], rate.joint_qd)[:, np.newaxis])
+                found[block, column] = moved(rate.S, origin, moving)
+                found[block, column, :3] += turned.transpose(0, 2, 1) * moving
     return _folded(robot, found)
 
 
 def _place(robot: KinematicRobot, motion: BodyMotion, link: int) -> tuple[Float64Array, NDArray[np.bool_]]:
     """Give the origin of a link in the world, shape [n, 3], and a mask of the DOFs that move the link."""
-    body, T_body_link = int(robot.link_body[link]), robot.link_X_body[link]
-    n = len(motion.joint_q)
-    carrier = motion.T_world_body[:, body] if body >= 0 else np.tile(identity_transform(), (n, 1))
-    return transform_multiply(carrier, np.broadcast_to(T_body_link, (n, 7)))[:, :3], moving_dofs(robot, body)
+    body, X = int(robot.link_body[link]), robot.link_X_body[link]
+    carrier = motion.T_world_body[:, body] if body >= 0 else np.tile(identity_transform(), (len(motion.joint_q), 1))
+    return carrier[:, :3] + quaternion_rotate(carrier[:, 3:], X[:3]), moving_dofs(robot, body)
 
 
 def moved(twists: Float64Array, point: Float64Array, moving: NDArray[np.bool_]) -> Float64Array:

@@ -62,5 +62,5 @@ def _volume(rows: Float64Array) -> Float64Array:
     """Give sqrt(det(J J^T)) of Jacobians [n, rows, DOFs], shape [n]; J J^T itself would halve the digits."""
     if rows.shape[2] < rows.shape[1]:
         return np.zeros(len(rows))
-    sizes = np.linalg.qr(rows.swapaxes(1, 2), mode="r").diagonal(axis1=1, axis2=2)
+    sizes = np.asarray(np.linalg.qr(rows.swapaxes(1, 2), mode="r")).diagonal(axis1=1, axis2=2)
     return np.asarray(np.abs(sizes).prod(axis=1), np.float64)

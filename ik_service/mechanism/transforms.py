@@ -99,6 +99,11 @@ def rotation_vector(q_xyzw: Float64Array) -> Float64Array:
     return np.asarray(np.where(q_xyzw[..., 3:] < 0.0, -scale, scale) * q_xyzw[..., :3])
 
 
+def rotation_between(start_xyzw: NDArray[Any], end_xyzw: NDArray[Any]) -> Float64Array:
+    """Give the shortest rotation vectors w [rad] with end = exp(w) * start, shape [..., 3]."""
+    return rotation_vector(quaternion_multiply(end_xyzw.astype(np.float64), quaternion_conjugate(start_xyzw)))
+
+
 def quaternion_between(start: Float64Array, end: Float64Array) -> Float64Array:
     """Give the smallest rotation from the unit vector ``start`` [3] to ``end`` [3], shape [4]."""
     cosine = float(start @ end)

@@ -7,8 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.errors import in_a_line
-from ik_service.mechanism.transforms import Float64Array, quaternion_exp, quaternion_multiply, quaternion_rotate
-from ik_service.motion.metric import rotation_between
+from ik_service.mechanism.transforms import (
+    Float64Array,
+    quaternion_exp,
+    quaternion_multiply,
+    quaternion_rotate,
+    rotation_between,
+)
 from ik_service.solver.given.arrays import as_numpy, host_array
 from objectives import InputError
 from objectives.errors import UnknownNameError

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.mechanism.transforms import quaternion_conjugate, quaternion_exp, quaternion_multiply
+from ik_service.mechanism.transforms import quaternion_exp, quaternion_multiply, rotation_between
 from ik_service.robots import JointType, RobotModel
 from ik_service.solver.given.arrays import consecutive
 
@@ -59,16 +59,6 @@ class JointMetric:
             turned = quaternion_multiply(turn, np.asarray(start[..., first : first + 4], np.float64))
             end[..., first : first + 4] = turned
         return end
-
-
-def rotation_between(start_xyzw: FloatArray, end_xyzw: FloatArray) -> FloatArray:
-    """Return the rotation vectors w [rad] with end = exp(w) * start, of at most half a turn, shape [..., 3]."""
-    start, end = np.asarray(start_xyzw, np.float64), np.asarray(end_xyzw, np.float64)
-    turn = quaternion_multiply(end, quaternion_conjugate(start))
-    turn *= np.where(turn[..., 3:] < 0.0, -1.0, 1.0)
-    sine = np.linalg.norm(turn[..., :3], axis=-1, keepdims=True)
-    factor = np.where(sine > 1e-12, 2.0 * np.arctan2(sine, turn[..., 3:]) / np.maximum(sine, 1e-12), 2.0)
-    return np.asarray(factor * turn[..., :3])
 
 
 def _turning(robot: RobotModel) -> NDArray[np.bool_]:

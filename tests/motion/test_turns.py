@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ik_service import load_robot
-from ik_service.mechanism.transforms import quaternion_exp, quaternion_multiply
-from ik_service.motion.metric import FULL_TURN, JointMetric, rotation_between
+from ik_service.mechanism.transforms import quaternion_exp, quaternion_multiply, rotation_between
+from ik_service.motion.metric import FULL_TURN, JointMetric
 from ik_service.motion.turns import unwound
 
 

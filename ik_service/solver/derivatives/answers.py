@@ -9,7 +9,7 @@ In a null space, as of a redundant arm, dq is the shortest solution.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ik_service.constraints.linear_algebra import applied
 from ik_service.errors import EngineError
-from ik_service.kinematics.bound_rows import Data, RowValues, quaternion_rate
+from ik_service.kinematics.bound_rows import Data, RowValues, lines_of, quaternion_rate
 from ik_service.kinematics.host_tangent import BodyMotion, body_motion
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.solver.derivatives.host_rows import HostRows
@@ -151,16 +151,10 @@ class Answers:
 
     def part(self, p: int) -> "Answers":
         """Return one of the answers."""
-        own, data = slice(p, p + 1), [lines_of(one, slice(p, p + 1)) for one in self.data]
-        return Answers(
-            self.rows,
-            self.joint_q[own],
-            data,
-            self.is_hard[own],
-            self.is_soft[own],
-            self.multipliers[own],
-            None if self.limits is None else self.limits.part(own),
-        )
+        own = slice(p, p + 1)
+        columns = {name: getattr(self, name)[own] for name in ("joint_q", "is_hard", "is_soft", "multipliers")}
+        limits = None if self.limits is None else self.limits.part(own)
+        return replace(self, data=[lines_of(one, own) for one in self.data], limits=limits, **columns)
 
     def _repeated_data(self, times: int) -> list[Data]:
         """Repeat the numbers of the fields, one copy of all answers after the other."""
@@ -200,7 +194,7 @@ class Answers:
         values = self.data[block][name]
         ways = np.repeat(np.eye(values.shape[1]), len(self.joint_q), axis=0)
         found = self._by_data(values.shape[1], motion, {block: {name: ways}})
-        for own in self.rows.unit_columns(block, name):
+        for own in self.rows.objectives[block].unit_columns(name):
             along = values[:, None, own] / np.linalg.norm(values[:, None, own], axis=-1, keepdims=True)
             found[..., own] -= (found[..., own] * along).sum(axis=-1, keepdims=True) * along
         return found
@@ -220,11 +214,6 @@ class Answers:
         rows, jacobian = self.rows.rates(many, self._repeated_data(times), change, data_rates)
         both = np.concatenate([rows, applied(jacobian.swapaxes(1, 2), tiled(factors, times))], axis=1)
         return both.reshape(times, n, both.shape[1]).transpose(1, 2, 0)
-
-
-def lines_of(data: Data, problems: slice | NDArray[np.intp]) -> Data:
-    """Return the numbers of some problems."""
-    return {name: lines[problems] if len(lines) > 1 else lines for name, lines in data.items()}
 
 
 def tiled(array: NDArray[Any], times: int) -> NDArray[Any]:

@@ -54,7 +54,7 @@ class HostRows:
     def __init__(self, robot: RobotModel, rows: Rows, *, hard_limits: bool) -> None:
         self.robot, self.columns, self.hard_limits = robot, coupling_matrix(robot), hard_limits
         self.order = CallerOrder(robot, None)
-        self._objectives = list[ExpressionObjective]()
+        self.objectives = list[ExpressionObjective]()
         self._blocks = list[BoundRows]()
         for objective, size in zip(rows.objectives, rows.sizes, strict=True):
             if not isinstance(objective, ExpressionObjective):
@@ -62,7 +62,7 @@ class HostRows:
             tables = tuple(objective.element_tables(rows.model))
             if is_constraint(objective) and any(table.group.shifts for table in tables):
                 raise EngineError("Answers have no derivatives where joints that close loops have limits.")
-            self._objectives.append(objective)
+            self.objectives.append(objective)
             self._blocks.append(BoundRows(tables, size, objective.weight))
         self.kind, self.yields = rows.row_kind, rows.row_secondary
         smooth = [
@@ -78,7 +78,7 @@ class HostRows:
         """Return the numbers of all fields; targets as given by the caller, not rounded."""
         # `enabled`: enabled constraints of the robot, [1 or n, constraints]; None for all
         found, constraints = list[dict[str, Float64Array]](), 0
-        for k, objective in enumerate(self._objectives):
+        for k, objective in enumerate(self.objectives):
             own = {
                 name: objective.data(name).numpy()[:lines].astype(np.float64)
                 for name, lines in objective.data_rows().items()
@@ -101,19 +101,15 @@ class HostRows:
         except (TypeError, ValueError):
             raise InputError(f"data is {wanted!r}. Allowed: pairs of an objective and the name of a field.") from None
         for objective, name in pairs:
-            place = next((k for k, own in enumerate(self._objectives) if own is objective), None)
+            place = next((k for k, own in enumerate(self.objectives) if own is objective), None)
             if place is None:
                 raise InputError(f"{type(objective).__name__} is no objective of this solver.")
-            known = self._objectives[place].data_rows()
+            known = self.objectives[place].data_rows()
             if name not in known:
                 raise UnknownNameError(f"{type(objective).__name__} has no field '{name}'. Fields: {', '.join(known)}.")
             places.append((place, name))
-            columns.append(int(self._objectives[place].data(name).shape[-1]))
+            columns.append(int(self.objectives[place].data(name).shape[-1]))
         return Further(tuple(places), tuple(columns), limits)
-
-    def unit_columns(self, block: int, name: str) -> tuple[slice, ...]:
-        """Return the columns of a field of a block of rows normalised together."""
-        return self._objectives[block].unit_columns(name)
 
     def limit_owners(self) -> tuple["LimitOwners", "LimitOwners"]:
         """Return the owner of each active DOF's lower and upper limit: the DOF itself, or one of its followers."""

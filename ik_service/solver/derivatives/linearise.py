@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ik_service.constraints.linear_algebra import applied
-from ik_service.kinematics.bound_rows import Data, RowValues
+from ik_service.kinematics.bound_rows import Data, RowValues, lines_of
 from ik_service.kinematics.host_tangent import body_motion
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.solver.derivatives.answers import (
@@ -25,7 +25,6 @@ from ik_service.solver.derivatives.answers import (
     Answers,
     IslandRows,
     MetRows,
-    lines_of,
     row_lengths,
 )
 from ik_service.solver.derivatives.host_rows import HostRows

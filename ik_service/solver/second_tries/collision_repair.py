@@ -155,7 +155,9 @@ class CollisionRepair:
         assert near is not None  # `load` has made it
         rows, data = self._rows(batch, time_left())
         near.use(worlds)
-        kept, unit, columns = time_left().margin + VERDICT_ROUNDING, core.robot.length_unit, _by_coordinate(rows)
+        kept, unit = time_left().margin + VERDICT_ROUNDING, core.robot.length_unit
+        coordinate, columns = core.robot.dof_coordinate, np.zeros((core.robot.joint_coord_count, rows.columns.shape[1]))
+        columns[coordinate[coordinate >= 0]] = rows.columns[coordinate >= 0]  # 0 for quaternions
         largest = (rows.weights(data, batch.problem_count) * rows.factor).max(axis=1)
         scale = np.where(largest > 0.0, largest, 1.0)[:, np.newaxis]  # a common factor of all weights changes no step
         kept_limits = batch.limits
@@ -203,14 +205,6 @@ def _inward_limits(robot: RobotModel, asked: RequestedLimits | None) -> Requeste
     limits = RequestedLimits(lower, upper, np.zeros(lower.shape, dtype=bool)) if asked is None else asked
     least, most = (one.astype(np.float64) for one in inwards(limits.lower, limits.upper))
     return limits._replace(lower=least, upper=most)
-
-
-def _by_coordinate(rows: HostRows) -> Float64Array:
-    """Return d coordinates / d active DOFs, [joint_coord_count, active DOFs]; 0 for coordinates of quaternions."""
-    coordinate = rows.robot.dof_coordinate
-    found = np.zeros((rows.robot.joint_coord_count, rows.columns.shape[1]))
-    found[coordinate[coordinate >= 0]] = rows.columns[coordinate >= 0]
-    return found
 
 
 def _step(
