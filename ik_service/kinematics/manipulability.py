@@ -28,13 +28,10 @@ def manipulability(
     configurations = checked_joint_q(robot, joint_q)
     n, (body, T_body_link) = len(configurations), robot.link_frame(link)
     point = T_body_link[:3] + quaternion_rotate(T_body_link[3:], _tool_positions(offset, n))
-    way, start = joints_to(robot, body), robot.joint_qd_start
-    first = [joint for joint in way if (robot.dof_active[start[joint] : start[joint + 1]] >= 0).any()][:1]
     found = np.full(n, np.nan)
-    if not first:
+    if not _moving_joints(robot, body):
         return found
-    between = [joint for joint in way if joint > first[0]]
-    length = float(np.linalg.norm(robot.joint_X_p[between, :3], axis=1).sum() + np.linalg.norm(T_body_link[:3]))
+    length = lever_length(robot, link)
     needed, dofs = with_ancestors(robot, [body]), moving_dofs(robot, body)
     to_all = coupling_matrix(robot)[:, np.unique(robot.dof_active[dofs & (robot.dof_active >= 0)])]
     for block in blocks_of(n):
@@ -43,9 +40,22 @@ def manipulability(
         tool = point if len(point) == 1 else point[block]
         origin = T_world_body[:, :3] + quaternion_rotate(T_world_body[:, 3:], tool)
         rows = moved(moving.S, origin, dofs) @ to_all
-        rows[:, :3] /= length or 1.0
+        rows[:, :3] /= length
         found[block] = _volume(rows[:, ROWS[motion]])
     return found
+
+
+def lever_length(robot: KinematicRobot, link: str) -> float:
+    """Give the length by which velocities of a link are divided [m]: from its first moving joint, 1 for 0."""
+    body, T_body_link = robot.link_frame(link)
+    between = [joint for joint in joints_to(robot, body) if joint > _moving_joints(robot, body)[0]]
+    length = np.linalg.norm(robot.joint_X_p[between, :3], axis=1).sum() + np.linalg.norm(T_body_link[:3])
+    return float(length) or 1.0
+
+
+def _moving_joints(robot: KinematicRobot, body: int) -> list[int]:
+    start, way = robot.joint_qd_start, joints_to(robot, body)
+    return [joint for joint in way if (robot.dof_active[start[joint] : start[joint + 1]] >= 0).any()]
 
 
 def _tool_positions(offset: ArrayLike | None, n: int) -> Float64Array:

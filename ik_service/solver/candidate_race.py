@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.mechanism.transforms import Float64Array
+from ik_service.solver.candidate_motions import MOTION_LEVELS, CandidateMotions, place_in_group
 from ik_service.solver.candidate_values import CandidateValues, Rows, largest_change, limits_near, limits_of
 from ik_service.solver.candidates import (
     BLOCKED,
@@ -46,6 +47,7 @@ FIRST_CHUNK = 16  # candidates of a group in the first chunk of a stage; each fu
 # candidates of a group that each stage leaves in the race: their share, and their least number
 KEPT = ((0.1, 64), (0.1, 64), (0.1, 16), (0.1, 1))
 KEPT_OF_CLEARANCE = ((1.0, 64), (0.25, 64), (0.1, 16), (0.1, 1))  # one seed says little of the largest clearance
+GUESS_SLACK, FREE_SAMPLES = 1e-3, 32  # error of the value of a sample; free samples of a group at a level
 SMALL_GROUP = 64  # candidates; smaller groups are solved together, without a margin of their own
 VIA_CHUNK, VIA_SEEDS = 8, 16  # candidates of a group whose second pose is tried at once, and seeds of each
 CHANGE_SLACK = 1e-6  # of changes in float32 [rad or m]
@@ -65,6 +67,7 @@ class CandidateRace:
         options: SolverOptions,
         choice: Choice,
         values: CandidateValues,
+        motions: CandidateMotions | None = None,  # samples of self-motions, where these have a value
     ) -> None:
         self._solve, self._batch, self._choice, self._values = solve, batch, choice, values
         self._options = replace(options, solutions=1, best_of=None, want="success")
@@ -81,6 +84,8 @@ class CandidateRace:
         self._fate = np.full(batch.problem_count, NOT_NEEDED, np.int8)
         # order in which candidates stay in the race; -infinity for all that stay, infinity for all that go
         self._place = np.full(batch.problem_count, -np.inf)
+        self._motions = None if choice.good_enough is not None else motions
+        self._is_done = np.zeros(groups, bool)  # whether a group has its best answer from self-motions
         self._is_near = np.ones(batch.problem_count, bool)  # whether a candidate stays once its group has an answer
 
     def result(self, order: CallerOrder) -> CandidateResult | None:
@@ -91,12 +96,17 @@ class CandidateRace:
             stages = tuple(dict.fromkeys((min(seeds, most), gain) for seeds, gain in (*stages, (most, 0.0))))
         in_turn = self._criterion == "first" or choice.good_enough is not None
         for stage, (seeds, gain) in enumerate(stages):
-            rows, options = self._in_race(), replace(self._options, seeds=seeds)
+            rows = self._in_race()
+            if not len(rows):
+                break
+            options = replace(self._options, seeds=seeds)
             for chunk in self._chunks(rows) if in_turn else [rows]:
                 for own, batch, asked in self._solves(chunk, stage, gain, options):
                     is_over = (stage > 0 or in_turn) and time.monotonic() > self._ends
-                    if len(own) and not is_over and not self._judge(own, batch, asked, stage, gain):
+                    if len(own) and not is_over and self._judge(own, batch, asked, stage, gain) is None:
                         return None
+            if stage == 0 and self._motions is not None and not self._follow(self._motions):
+                return None
             if gain == 0.0:
                 self._leave_behind(rows, stage)
         groups, fates = len(self._best), len(FATES)
@@ -116,7 +126,7 @@ class CandidateRace:
     def _in_race(self) -> Rows:
         """Return the candidates of a stage, by ascending group, cost and index."""
         proven = (self._fate == PROVEN_UNREACHABLE) | (self._fate == PROVEN_BLOCKED)
-        wanted = np.isinf(self._best)[self._group] | self._is_near
+        wanted = (np.isinf(self._best)[self._group] | self._is_near) & ~self._is_done[self._group]
         rows = np.flatnonzero(wanted & ~proven & self._can_win())
         return rows[np.lexsort((rows, self._cost[rows], self._group[rows]))]
 
@@ -128,7 +138,7 @@ class CandidateRace:
 
     def _chunks(self, rows: Rows) -> Iterator[Rows]:
         """Yield candidates in turn, of groups that are not done, twice as many each time."""
-        place, size, begin = _place_in_group(self._group[rows]), FIRST_CHUNK, 0
+        place, size, begin = place_in_group(self._group[rows]), FIRST_CHUNK, 0
         while len(rows):
             yield rows[place < begin + size]
             left = (place >= begin + size) & self._can_win()[rows]
@@ -167,24 +177,62 @@ class CandidateRace:
                 yield own, self._batch.part(own), several
             yield rows, self._batch.part(rows), options
 
-    def _judge(self, rows: Rows, batch: Batch, options: SolverOptions, stage: int, gain: float) -> bool:
-        """Solve candidates, note their fates, keep the best of each group; return whether all numbers are sound."""
+    def _judge(
+        self,
+        rows: Rows,
+        batch: Batch,
+        options: SolverOptions,
+        stage: int,
+        gain: float,
+        guess: Float64Array | None = None,  # values of samples of self-motions
+    ) -> Float64Array | None:
+        """Solve candidates, note their fates, keep the best of each group; return their values, None for a fault."""
         result = self._solve(batch, options)
         if result is None:
-            return False
-        joint_q, value = self._values.of(rows, result)
-        value = np.where(result.success, value + self._cost[rows], np.inf)
+            return None
+        wanted, best = result.success, self._best[self._group[rows]]
+        if guess is not None:
+            wanted = wanted & (guess < best + GUESS_SLACK * np.abs(best))
+        joint_q, value = self._values.of(rows, result, wanted)
+        value = np.where(wanted, value + self._cost[rows], np.inf)
         is_narrowed = stage > 0 and self._criterion not in ("first", "manipulability")
-        self._note_fates(rows, result, is_narrowed=is_narrowed)
-        better = value < self._best[self._group[rows]]
+        self._note_fates(rows, result, is_narrowed=is_narrowed, is_sample=guess is not None)
+        better = value < best
         if not self._keep(rows[better], joint_q[better], value[better]):
-            return False
+            return None
         if gain == 0.0:
             best = self._best[self._group[rows]]
             self._place[rows] = self._values.places(result, value, best, self._cost[rows], stage)
+        if guess is not None:
+            value = np.where(result.success & ~wanted, guess, value)
+        if self._motions is not None:
+            self._motions.add(rows, value, joint_q)
+        return value
+
+    def _follow(self, motions: CandidateMotions) -> bool:
+        """Look for better answers on the self-motions of candidates; return whether all numbers are sound."""
+        options = replace(self._options, seeds=1)
+        for level in MOTION_LEVELS:
+            found = motions.samples(self._in_race(), level, self._best)
+            if found is None:
+                return True
+            rows, guess, joint_q = found
+            place, free, begin = place_in_group(self._group[rows]), np.zeros(len(self._best), np.intp), 0
+            while len(rows) and time.monotonic() < self._ends:
+                begin += level.checked
+                now = place < begin
+                own, batch = rows[now], self._batch.part(rows[now])._replace(start=joint_q[now])
+                value = self._judge(own, batch, options, 0, 1.0, guess[now])
+                if value is None:
+                    return False
+                free += np.bincount(self._group[own[np.isfinite(value)]], minlength=len(free))
+                left = ~now & (free < FREE_SAMPLES)[self._group[rows]]
+                rows, guess, joint_q, place = rows[left], guess[left], joint_q[left], place[left]
+        self._is_done = np.isfinite(self._best)
+        self._motions = None
         return True
 
-    def _note_fates(self, rows: Rows, result: IKResult, *, is_narrowed: bool) -> None:
+    def _note_fates(self, rows: Rows, result: IKResult, *, is_narrowed: bool, is_sample: bool) -> None:
         """Note the fates of candidates, and the status of groups without an answer."""
         fate, group = np.full(len(rows), NOT_REACHED, np.int8), self._group[rows]
         fate[result.proof > 0] = PROVEN_UNREACHABLE
@@ -194,6 +242,8 @@ class CandidateRace:
         known = result.success | (self._fate[rows] != SOLVED)
         if is_narrowed:  # by the best answer of the group: only a success says more than was known before
             known &= result.success | np.isinf(self._best[group])
+        if is_sample:
+            known = result.success
         self._fate[rows[known]] = fate[known]
         for code in np.unique(result.status[known & ~result.success]):
             groups = group[known & (result.status == code)]
@@ -204,7 +254,7 @@ class CandidateRace:
         ordered = np.lexsort((rows, value, self._group[rows]))
         rows, joint_q, value = rows[ordered], joint_q[ordered], value[ordered]
         group, via, begin, size = self._group[rows], self._choice.via, 0, VIA_CHUNK
-        place = _place_in_group(group)
+        place = place_in_group(group)
         while len(rows):
             now = np.flatnonzero(place < begin + size)
             second = joint_q[now]
@@ -253,10 +303,5 @@ class CandidateRace:
         share, least = kept_of_stages[min(stage, len(kept_of_stages) - 1)]
         kept = np.maximum(least, share * np.bincount(group)[group])
         self._is_near[rows] = np.isneginf(self._place[rows])
-        self._is_near[ordered[_place_in_group(group) < kept]] = True
+        self._is_near[ordered[place_in_group(group) < kept]] = True
         self._is_near[self._candidate[self._candidate >= 0]] = True
-
-
-def _place_in_group(group: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the place of each line within its group; lines are sorted by group."""
-    return np.arange(len(group)) - np.searchsorted(group, group)

@@ -2,14 +2,19 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+from numpy.typing import NDArray
 
 from ik_service.collision.world import AttachedObject, World
 from ik_service.mechanism.caller_order import CallerOrder
 from ik_service.robots import RobotModel
+from ik_service.solver.candidate_motions import CandidateMotions
 from ik_service.solver.candidate_race import CandidateRace
 from ik_service.solver.candidate_values import CandidateValues
 from ik_service.solver.candidates import CandidateResult, Choice, Criterion, check_choice, read_groups, read_via
+from ik_service.solver.compiled.self_motion_samples import last_dof
 from ik_service.solver.deadline import with_time_left
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
@@ -120,7 +125,18 @@ class CandidateSolving:
                 return self._solves.solve(self._own_head, part._replace(lines=None), with_time_left(own, began))
 
         values = CandidateValues(robot, batch.targets or core.targets.all, batch, choice.criterion)
-        result = CandidateRace(solve, batch, options, choice, values).result(self._order)
+        last, motions, limits = last_dof(core.engine), None, batch.limits
+        moves = options.seeds is None and (limits is None or bool((limits.lower < limits.upper).all()))
+        if last is not None and moves and choice.criterion in ("limit_margin", "manipulability"):
+
+            def sample(part: Batch) -> tuple[NDArray[Any], ...] | None:
+                own = core.data_of(part) if part.targets is None else self._solves.using_targets(part.targets)
+                with own:
+                    return core.self_motions(part._replace(lines=None, targets=None), one_seed)
+
+            one_seed = replace(options, seeds=1, solutions=1, best_of=None)
+            motions = CandidateMotions(sample, last, values, *choice.groups[::2])
+        result = CandidateRace(solve, batch, options, choice, values, motions).result(self._order)
         if result is None:
             given = [*batch.positions], [*batch.orientations_xyzw], batch.start, None
             raise_fault(robot, CallerOrder(robot, None), core.targets.all, given)

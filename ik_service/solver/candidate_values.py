@@ -79,8 +79,11 @@ class CandidateValues:
         start = self.robot.mid_joint_q if self.batch.start is None else self.batch.start
         return np.broadcast_to(start, (len(rows), start.shape[-1])) if start.ndim == 1 else start[rows]
 
-    def of(self, rows: Rows, result: IKResult) -> tuple[NDArray[Any], Float64Array]:
-        """Return configurations [n, coordinates] and values [n]: of several solutions the best; without cost."""
+    def of(self, rows: Rows, result: IKResult, wanted: NDArray[np.bool_]) -> tuple[NDArray[Any], Float64Array]:
+        """Return configurations [n, coordinates] and values [n]: of several solutions the best; without cost.
+
+        Values of lines that are not `wanted` may be infinite.
+        """
         joint_q = result.joint_q[:, None] if result.solutions is None else result.solutions
         if self.criterion == "first":
             value = np.zeros(joint_q.shape[:2])
@@ -92,7 +95,7 @@ class CandidateValues:
         elif self.criterion == "limit_margin":
             value = -self._limit_margins(rows, joint_q)
         else:
-            lines, place = np.nonzero(np.isfinite(joint_q).all(axis=2) & result.success[:, None])
+            lines, place = np.nonzero(np.isfinite(joint_q).all(axis=2) & wanted[:, None])
             value = np.full(joint_q.shape[:2], np.inf)
             value[lines, place] = -self._manipulability(rows, lines, result, joint_q[lines, place])
         value = np.where(np.isnan(value), np.inf, value)

@@ -23,6 +23,7 @@ from ik_service.solver.arrays.problem_arrays import SolveSettings
 from ik_service.solver.compiled import island_launches
 from ik_service.solver.compiled.engine import CompiledEngine, LoopClosing
 from ik_service.solver.compiled.island_kernels import why_uncovered
+from ik_service.solver.compiled.self_motion_samples import SelfMotionSamples
 from ik_service.solver.construction import SolverSetup
 from ik_service.solver.deadline import TIME_CHECK, stopped_after, with_time_left
 from ik_service.solver.given.batch import Batch
@@ -59,6 +60,7 @@ class SolverCore:
         self._kernels = KernelsFor(whom)  # around everything that may compile
         self._asked: tuple[object, ...] = ()  # key of `_last`
         self._last: SolveSettings | None = None
+        self._samples: SelfMotionSamples | None = None
         with DEVICE_LOCK, self._kernels:
             self._set_up(setup.engine)
 
@@ -246,6 +248,22 @@ class SolverCore:
             attempt()
 
         return work, run
+
+    def self_motions(self, batch: Batch, options: SolverOptions) -> tuple[NDArray[Any], ...] | None:
+        """Return samples of the self-motions at some problems, as `SelfMotionSamples.of`; None for a fault."""
+        assert isinstance(self.engine, CompiledEngine)  # `last_dof` has been asked for
+        settings = self._settings(batch.problem_count, options, batch.worlds)
+        with self._kernels, DEVICE_LOCK:
+            work = self._fitted_workspace(settings, batch.enabled, batch.worlds)
+            work.start = start = batch.start
+            if batch.limits is not None or work.requested_limits is not None:
+                start = work.use_limits(batch.limits, start, batch.problem_count)
+            work.inputs.stage(batch.positions, batch.orientations_xyzw, start)
+            work.set_options(settings, has_start=batch.start is not None)
+            work.read(batch.problem_count)
+            if self._samples is None:
+                self._samples = SelfMotionSamples(self.engine, self.model.joint_coord_count, self._device)
+            return None if work.inputs.fault.host.any() else self._samples.of(work, settings)
 
     @property
     def working(self) -> AbstractContextManager[object]:

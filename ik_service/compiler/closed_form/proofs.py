@@ -14,6 +14,7 @@ from ik_service.compiler.closed_form import branches, shells
 from ik_service.compiler.closed_form.classes import ArmClass, NominalArm
 from ik_service.compiler.closed_form.intervals import ARC_SLACK, limited
 from ik_service.compiler.closed_form.scope import ArmScope
+from ik_service.compiler.closed_form.volumes import volume
 from objectives.expression import Expression, Scalar, maximum, minimum, where
 
 _PROOFS = {
@@ -35,6 +36,7 @@ class BranchNumbers:
         angles: Each joint, on the turn nearest the middle of its limits [rad]; without a searched last joint.
         beyond: As `refused`, without the angle that no joint is left to turn.
         mismatch: This angle [rad]; 0 where there is none.
+        joints: As `angles`, on any turn.
     """
 
     refused: Scalar
@@ -43,6 +45,7 @@ class BranchNumbers:
     angles: tuple[Scalar, ...]
     beyond: Scalar = 0.0
     mismatch: Scalar = 0.0
+    joints: tuple[Scalar, ...] = ()
 
 
 class ArmProofs:
@@ -68,6 +71,10 @@ class ArmProofs:
     def numbers(self, branch: BranchNumbers) -> list[Expression]:
         """Return the numbers of a branch as expressions."""
         return self.expressions(branch.refused, branch.radius, branch.margin, *branch.angles)
+
+    def volume(self, branch: BranchNumbers) -> Expression:
+        """Return the manipulability of a branch of seven joints."""
+        return _lifted(self._scope, volume(self._scope, branch.joints))
 
     def expressions(self, *values: Scalar) -> list[Expression]:
         """Return numbers as expressions of the graph."""
@@ -96,6 +103,7 @@ def _numbers(scope: ArmScope, branch: branches.Branch) -> BranchNumbers:
         angles=tuple(one.angle for one in joints),
         beyond=reduce(maximum, (one.missed for one in joints), branch.refused),
         mismatch=0.0 if mismatch is None else mismatch.centre,
+        joints=tuple(interval.centre for interval in branch.joints),
     )
 
 

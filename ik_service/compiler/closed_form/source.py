@@ -109,15 +109,17 @@ class ProofSource:
         mismatches = exact.expressions(*(branch.mismatch for branch in exact.branches))
         return self._text(None, mismatches, [*mismatches, *(near - abs(one) for one in mismatches)])
 
-    def solutions_text(self) -> str:
+    def solutions_text(self, *, with_volumes: bool = False) -> str:
         """Write the body of `int solutions(Inputs& inputs, Found& found, Bits& bits)` for angles of the last joint.
 
         Output k of branch b of lane l is at `(b * outputs + k) * width + l`: `BEYOND`, mismatch, margin and the angles;
-        bits `b` are the lanes that are beyond the limits or without a solution.
+        bits `b` are the lanes that are beyond the limits or without a solution. `with_volumes` puts the manipulability
+        of an arm with seven joints in the place of the mismatch.
         """
         exact, numbers = self._exact, list[Expression]()
         for branch in exact.branches:
-            numbers += exact.expressions(branch.beyond, branch.mismatch, branch.margin, *branch.angles)
+            second = exact.volume(branch) if with_volumes else branch.mismatch
+            numbers += exact.expressions(branch.beyond, second, branch.margin, *branch.angles)
         return self._text(None, numbers, exact.expressions(*(branch.beyond for branch in exact.branches)))
 
     @cached_property

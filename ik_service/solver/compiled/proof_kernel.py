@@ -28,6 +28,7 @@ from ik_service.solver.compiled.iteration import cpu_options
 from ik_service.solver.compiled.last_joint_search import phases_with_search
 from ik_service.solver.compiled.proof_task import WAITS, FirstPhase, ProofTask, TaskRef, is_as_locked, reading_of
 from ik_service.solver.compiled.searched_branches import searched_branches_kernel
+from ik_service.solver.compiled.self_motion import self_motion_kernel
 from ik_service.solver.lm.ranking import IMPRECISE
 from ik_service.solver.rows.binding import RowKind
 from ik_service.solver.rows.blocks import Rows
@@ -62,6 +63,12 @@ class ProofKernel:
         """The kernel that proves a set of these solutions complete, for six joints."""
         is_finite = self.is_searched and len(self.arm.dofs) == ARM_JOINTS
         return _kernel_of_sets(self.chain, self.lanes, complete_sets_kernel) if is_finite else None
+
+    @property
+    def of_self_motion(self) -> FirstPhase | None:
+        """The kernel that samples the self-motion, of seven joints."""
+        has_motion = len(self.arm.dofs) > ARM_JOINTS
+        return _kernel_of_sets(self.chain, self.lanes, self_motion_kernel) if has_motion else None
 
 
 def proof_kernel_of(robot: KinematicRobot, link: str | int, lanes: Lanes) -> ProofKernel | None:

@@ -50,6 +50,9 @@ class ProofTask:
     chosen: wp.array3d[wp.int32]  # [problems, trees, solutions]: seeds of the solutions
     solution_count: wp.array[wp.int32]  # [problems]
     complete: wp.array[wp.int32]  # [problems]: 1 if there are no other solutions
+    # of `self_motion`, whose samples are in `attempt_joint_q`
+    sample_count: wp.array[wp.int32]  # [problems]
+    sample_value: wp.array2d[wp.float32]  # [problems x samples, 3]: margin without the last joint, volume, last joint
 
 
 TaskRef: Any = reference_to(ProofTask)

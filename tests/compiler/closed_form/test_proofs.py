@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from ik_service.compiler.closed_form import ArmClass
+from ik_service.compiler.closed_form import ArmClass, ArmProofs
+from ik_service.kinematics.manipulability import lever_length
 from objectives.expression import evaluate
 from tests.compiler.closed_form.arms import (
     JOINTS,
@@ -126,3 +127,25 @@ def test_a_branch_holds_the_configuration_of_its_pose(name):
         # each angle is within the limits, or as far beyond as the interval is wide
         assert (margin[is_own] >= -radius[is_own] - 1e-3).all()
     assert holds.all()
+
+
+def test_the_volume_of_a_branch_is_the_manipulability():
+    robot, link = robot_of("seven")
+    nominal, _ = proofs_of("seven")
+    proofs, rng = ArmProofs(nominal, is_exact=True), np.random.default_rng(3)
+    lower, upper = limits_of(robot, rng, 0)
+    active = configurations(robot, 2000, rng, lower, upper)
+    joint_q = np.tile(robot.mid_joint_q, (len(active), 1))
+    joint_q[:, robot.dof_coordinate[robot.active_dof]] = active
+    poses = robot.forward_kinematics(joint_q, [link])
+    targets = poses.positions[:, 0], poses.orientations_xyzw[:, 0]
+    values = inputs_of(nominal.arm, *targets, (0.0, 0.0), lower, upper)
+    values["last_angle"] = active[:, nominal.arm.dofs[-1]]
+    outputs = [number for one in proofs.branches for number in (proofs.volume(one), *proofs.expressions(*one.angles))]
+    numbers = np.array(evaluate(outputs, values)).reshape(len(proofs.branches), 7, -1)
+    gap = np.abs(np.sin(0.5 * (numbers[:, 1:] - active[:, nominal.arm.dofs[:-1]].T))).max(axis=1)
+    own = numbers[gap.argmin(axis=0), 0, np.arange(len(active))]  # of the branch of the drawn configuration
+    found = (gap.min(axis=0) < 1e-6) & (robot.manipulability(joint_q, link) > 1e-3)
+    assert found.mean() > 0.5
+    whole = own[found] / lever_length(robot, link) ** 3
+    np.testing.assert_allclose(whole, robot.manipulability(joint_q[found], link), rtol=1e-4)
