@@ -144,6 +144,6 @@ def nearest_rates(
     columns = by_active(robot, jacobian)
     rates = wanted[:, robot.active_dof].copy()
     rest = applied(columns, rates) + drift
-    rates += least_change(columns if (on.all() and free.all()) else columns * free * on[..., np.newaxis], rest * on)
+    rates[:, free] += least_change(columns * free * on[..., np.newaxis], rest * on)[:, free]
     moved = np.pad(rates, ((0, 0), (0, 1)))[:, robot.dof_active] * robot.dof_multiplier
     return moved, applied(columns, rates) + drift

@@ -14,7 +14,6 @@ from objectives.errors import InputError, UnknownNameError
 BoolArray = NDArray[np.bool_]
 RANK_TOLERANCE = 1e-8
 """Singular values below this share of the largest count as zero: configurations are closed to 1e-10."""
-NORMAL_CONDITION = 1e7  # largest condition number of normal equations solved by an inverse, with one refinement
 ZERO_SINGULAR = 1e-12  # singular values below this [m or rad per unit] always count as zero
 
 
@@ -62,39 +61,7 @@ def applied(matrices: Float64Array, vectors: Float64Array) -> Float64Array:
 
 def least_change(rows: Float64Array, rest: Float64Array) -> Float64Array:
     """Give the least-norm change [n, columns] that minimises |rest + rows change|, rest [n, rows]; any rank."""
-    size = np.einsum("nij,nij->ij", rows, rows)
-    used, moving = size.any(axis=1), size.any(axis=0)
-    own, rest = rows[:, used] if not used.all() else rows, rest[:, used]
-    own = own if moving.all() else np.ascontiguousarray(own[:, :, moving])
-    turned, found = np.swapaxes(own, 1, 2), np.zeros((len(rows), rows.shape[2]))
-    is_wide = own.shape[1] <= own.shape[2]
-    inverse, is_good = inverted(own @ turned if is_wide else turned @ own, NORMAL_CONDITION)
-
-    def nearest(left: Float64Array) -> Float64Array:
-        return applied(turned, applied(inverse, left)) if is_wide else applied(inverse, applied(turned, left))
-
-    change = -nearest(rest)
-    change -= nearest(rest + applied(own, change))
-    if not is_good.all():
-        change[~is_good] = -applied(
-            np.asarray(np.linalg.pinv(own[~is_good], rcond=RANK_TOLERANCE), np.float64), rest[~is_good]
-        )
-    found[:, moving] = change
-    return found
-
-
-def inverted(matrices: Float64Array, condition: float) -> tuple[Float64Array, BoolArray]:
-    """Invert matrices [n, k, k]; give also a mask of the matrices below a condition number (Frobenius norm)."""
-    try:
-        inverse = np.asarray(np.linalg.inv(matrices), np.float64)
-    except np.linalg.LinAlgError:  # one of the matrices is singular
-        return np.zeros_like(matrices), np.zeros(len(matrices), dtype=bool)
-    return inverse, np.asarray(squared(matrices) * squared(inverse) < condition * condition)
-
-
-def squared(matrices: Float64Array) -> Float64Array:
-    """Give the sums of squares of matrices, shape [n]."""
-    return np.asarray(np.einsum("nij,nij->n", matrices, matrices))
+    return -applied(np.asarray(np.linalg.pinv(rows, rcond=RANK_TOLERANCE), np.float64), rest)
 
 
 def ranks(rows: Float64Array) -> NDArray[np.intp]:

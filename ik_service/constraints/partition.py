@@ -3,26 +3,23 @@
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ik_service.constraints.linear_algebra import (
     RANK_TOLERANCE,
     ZERO_SINGULAR,
     BoolArray,
-    applied,
-    by_active,
-    inverted,
     named_dofs,
     ranks,
-    squared,
 )
 from ik_service.constraints.results import DofPartition, RowMap
+from ik_service.mechanism.coupling import coupling_matrix
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.mechanism.transforms import Float64Array
 from objectives.errors import InputError
 
 CONFLICT_MIN = 1e-8
 """Smallest residual of a redundant row [m or rad] that counts as a conflict: closed rows are within 1e-10."""
-MARGIN = 100.0  # factor of singular values over the tolerance, above which no rank is looked at
 GOOD_ENOUGH = 0.1  # pivot threshold: the last column with at least this share of the largest norm becomes dependent
 
 
@@ -38,59 +35,31 @@ def partitioned(
 
     See `ConstraintSet.partition` for arguments and errors; `on` is a mask of enabled rows, shape [n, rows].
     """
-    rows = by_active(robot, jacobian)
-    rows = rows if on.all() else rows * on[..., np.newaxis]
+    spread = coupling_matrix(robot)
+    rows = (jacobian @ spread) * on[..., np.newaxis]
+    rank = ranks(rows)
     if not len(rows):
         raise InputError("There is no configuration to choose independent DOFs in. Allowed: one and more.")
-    rank = np.repeat(ranks(rows[:1]), len(rows))
     if independent is None:
         dependent = dependent_columns(rows[0], int(rank[0]))
     else:
-        dependent = _rest_of(robot, rows, int(rank[0]), independent)
-    reduced, redundant, conflicting, is_good = _like_first(rows, values, on, dependent)
-    if not is_good.all():
-        rest, columns = rows[~is_good], rows[~is_good][:, :, dependent]
-        rank[~is_good] = ranks(rest)
-        reduced[~is_good] = -np.linalg.pinv(columns, rcond=RANK_TOLERANCE) @ rest[:, :, ~dependent]
-        redundant[~is_good], conflicting[~is_good] = verdicts(rest, (values * on)[~is_good])
-    of_active = np.zeros((len(rows), robot.active_dof_count + 1, reduced.shape[2]))  # the last is of locked DOFs
-    of_active[:, :-1][:, ~dependent], of_active[:, :-1][:, dependent] = np.eye(reduced.shape[2]), reduced
+        dependent = _rest_of(robot, rows, rank, independent)
+    columns = rows[:, :, dependent]
+    map_of_active = np.zeros((len(rows), robot.active_dof_count, int((~dependent).sum())))
+    map_of_active[:, ~dependent] = np.eye(map_of_active.shape[2])
+    map_of_active[:, dependent] = -np.linalg.pinv(columns, rcond=RANK_TOLERANCE) @ rows[:, :, ~dependent]
+    redundant, conflicting = verdicts(rows, values * on)
     names = [robot.dof_names[dof] for dof in robot.active_dof]
     return DofPartition(
         independent=tuple(name for name, follows in zip(names, dependent, strict=True) if not follows),
         dependent=tuple(name for name, follows in zip(names, dependent, strict=True) if follows),
         rank=rank,
-        dependent_rows=np.ascontiguousarray(rows[:, :, dependent]),
-        reduced_map=of_active[:, robot.dof_active] * robot.dof_multiplier[:, np.newaxis],
+        condition=_conditions(columns),
+        reduced_map=spread @ map_of_active,
         redundant=redundant & on,
         conflicting=conflicting & on,
         row_map=row_map,
     )
-
-
-def _like_first(
-    rows: Float64Array, values: Float64Array, on: BoolArray, dependent: BoolArray
-) -> tuple[Float64Array, BoolArray, BoolArray, BoolArray]:
-    """Give the map to dependent DOFs, redundant and conflicting rows, and a mask of lines like the first one by far."""
-    extra = np.flatnonzero(verdicts(rows[:1], values[:1])[0][0])
-    kept = np.setdiff1d(np.arange(rows.shape[1]), extra)
-    redundant, conflicting = np.zeros((2, *values.shape), dtype=bool)
-    redundant[:, extra] = True
-    reduced = np.zeros((len(rows), int(dependent.sum()), int((~dependent).sum())))
-    if len(kept) != dependent.sum():
-        return reduced, redundant, conflicting, np.zeros(len(rows), dtype=bool)
-    of_kept = rows[:, kept] if len(extra) else rows
-    inverse, _ = inverted(np.ascontiguousarray(of_kept[:, :, dependent]), np.inf)
-    size = squared(rows)
-    is_good = (size * squared(inverse) * MARGIN**2 * RANK_TOLERANCE**2 < 1.0) & (on == on[0]).all(axis=1)
-    if len(kept):
-        is_good &= size > (ZERO_SINGULAR / RANK_TOLERANCE) ** 2
-    reduced = -(inverse @ np.ascontiguousarray(of_kept[:, :, ~dependent]))
-    if len(extra):
-        shares = (rows[:, extra][:, :, dependent] @ inverse) * (kept < extra[:, np.newaxis])
-        is_good &= MARGIN**2 * squared(rows[:, extra] - shares @ of_kept) <= RANK_TOLERANCE**2 * size
-        conflicting[:, extra] = np.abs(values[:, extra] - applied(shares, values[:, kept])) > CONFLICT_MIN
-    return reduced, redundant, conflicting, is_good
 
 
 def dependent_columns(rows: Float64Array, rank: int) -> BoolArray:
@@ -107,15 +76,17 @@ def dependent_columns(rows: Float64Array, rank: int) -> BoolArray:
     return chosen
 
 
-def _rest_of(robot: KinematicRobot, rows: Float64Array, rank: int, independent: Sequence[str]) -> BoolArray:
+def _rest_of(
+    robot: KinematicRobot, rows: Float64Array, rank: NDArray[np.intp], independent: Sequence[str]
+) -> BoolArray:
     """Give a mask of the dependent DOFs for chosen independent DOFs; InputError for a wrong choice."""
     active = robot.dof_active[named_dofs(robot, independent, "independent")]
     dependent = np.ones(robot.active_dof_count, dtype=bool)
     dependent[active[active >= 0]] = False
-    count, freedoms = int((~dependent).sum()), robot.active_dof_count - rank
+    count, freedoms = int((~dependent).sum()), robot.active_dof_count - int(rank[0])
     if count != freedoms:
         raise InputError(
-            f"independent names {count} DOFs that can move. Allowed: {freedoms}, since the rows have rank {rank} "
+            f"independent names {count} DOFs that can move. Allowed: {freedoms}, since the rows have rank {rank[0]} "
             f"over {robot.active_dof_count} active DOFs."
         )
     own = ranks(rows[:, :, dependent])
@@ -126,6 +97,16 @@ def _rest_of(robot: KinematicRobot, rows: Float64Array, rank: int, independent: 
             f"{dependent.sum()} DOFs, so these do not all follow. Choose others, or leave the choice out."
         )
     return dependent
+
+
+def _conditions(columns: Float64Array) -> Float64Array:
+    """Give condition numbers of columns [n, rows, dependent], inf for singular columns."""
+    if columns.shape[2] == 0:
+        return np.ones(len(columns))
+    sizes = np.linalg.svd(columns, compute_uv=False)
+    smallest = sizes[:, -1]
+    is_full = smallest > np.maximum(RANK_TOLERANCE * sizes[:, 0], ZERO_SINGULAR)
+    return np.where(is_full, sizes[:, 0] / np.where(is_full, smallest, 1.0), np.inf)
 
 
 def verdicts(

@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.constraints.linear_algebra import RANK_TOLERANCE, ZERO_SINGULAR, BoolArray
+from ik_service.constraints.linear_algebra import BoolArray
 from ik_service.mechanism.names import unknown_name
 from ik_service.mechanism.transforms import Float64Array
 from objectives.errors import InputError, UnknownNameError
@@ -132,21 +131,11 @@ class DofPartition:
     independent: tuple[str, ...]  # names of the independent DOFs
     dependent: tuple[str, ...]  # names of the dependent DOFs; locked DOFs and followers are in neither list
     rank: NDArray[np.intp]  # rank of the rows of enabled constraints, shape [n]
-    dependent_rows: Float64Array  # enabled rows over the dependent DOFs, shape [n, rows, dependent]
+    condition: Float64Array  # condition number of the rows over the dependent DOFs, inf for singular rows, shape [n]
     reduced_map: Float64Array  # B of dq = B dz, z the independent DOFs, shape [n, joint_dof_count, independent]
     redundant: BoolArray  # mask of rows dependent on earlier rows, residual packing, shape [n, residual_count]
     conflicting: BoolArray  # mask of redundant rows whose values contradict earlier rows, to first order, same shape
     row_map: RowMap  # names of the rows
-
-    @cached_property
-    def condition(self) -> Float64Array:
-        """Condition number of the rows over the dependent DOFs, inf for singular rows, shape [n]."""
-        if self.dependent_rows.shape[2] == 0:
-            return np.ones(len(self.rank))
-        sizes = np.linalg.svd(self.dependent_rows, compute_uv=False)
-        smallest = sizes[:, -1]
-        is_full = smallest > np.maximum(RANK_TOLERANCE * sizes[:, 0], ZERO_SINGULAR)
-        return np.where(is_full, sizes[:, 0] / np.where(is_full, smallest, 1.0), np.inf)
 
     def redundant_rows(self, number: int = 0) -> list[ConstraintRow]:
         """Name the redundant rows of a configuration."""
