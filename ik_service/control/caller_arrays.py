@@ -182,7 +182,7 @@ class CallerArrays:
         self._robots, self._unmoved = arrays.joint_q.host.shape[0], unmoved
         shape = arrays.targets.host.shape
         self.given = arrays.given.host.reshape(shape)  # targets of the caller, quaternions xyzw
-        # by the allowed shapes of targets: where they go, of the same shape for one robot, which is sooner copied
+        # destinations of targets by allowed shape; for one robot of the same shape, since this copies faster
         self._given = {shape: self.given, shape[1:]: self.given[0] if self._robots == 1 else self.given}
         if target_count == 1:
             self._given[POSE,] = self.given[0, 0] if self._robots == 1 else self.given

@@ -17,7 +17,7 @@ from ik_service.robots import RobotModel
 
 Frames = NDArray[np.intp]
 HOLDS = ("", "position", "speed", "acceleration")
-NEAR = 1e-6  # distance from a limit of a DOF that it holds [rad or m]
+NEAR = 1e-6  # distance from a limit that counts as at the limit [rad or m]
 CLIPS: Any = wp.get_module("ik_service_clips")
 CLIPS.options |= {"cpu_compiler_flags": cpu_target().flags, "enable_backward": False}
 
@@ -57,7 +57,7 @@ class ClipLimits:
         return np.stack([self.lower, self.upper, self.step, self.bend])
 
     def active(self, joint_q: Float64Array, clip: Frames, first: Float64Array | None) -> NDArray[np.int8]:
-        """Return what holds each of these DOFs in each frame, indices of `HOLDS`, [frames, moved].
+        """Return the kind of limit at each of these DOFs in each frame, indices of `HOLDS`, [frames, moved].
 
         A step or a change of steps at its limit holds all its frames; `first` is the frame before each clip, if given.
         """

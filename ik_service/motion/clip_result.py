@@ -77,7 +77,7 @@ class ClipResult:
         return [STATUS_WORDS[code] for code in self.status.tolist()]
 
     def blocking(self, frame: int) -> dict[str, str]:
-        """Return what holds the joints of a frame, "position", "speed" or "acceleration", by names of DOFs."""
+        """Return the limits at joints of a frame, "position", "speed" or "acceleration", by names of DOFs."""
         line = self.active_limits[frame]
         return {self.dof_names[k]: HOLDS[line[k]] for k in np.flatnonzero(line)}
 

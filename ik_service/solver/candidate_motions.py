@@ -16,7 +16,7 @@ from ik_service.solver.compiled.self_motion_samples import PROBLEMS_MAX
 from ik_service.solver.given.batch import Batch
 
 UNLIMITED = 1e3  # limit of a joint without one [rad]
-SAMPLES_OF_GROUP = 1024  # best samples of a group that are looked at
+SAMPLES_OF_GROUP = 1024  # best samples of a group in use
 
 
 class MotionLevel(NamedTuple):

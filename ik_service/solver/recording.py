@@ -21,7 +21,9 @@ from ik_service.kernels.host_device_array import wait
 Step = Callable[[int], None]  # given the number of problems
 Replay = Callable[[], None]
 USES_MIN = 2  # solves of a number of problems after which its graph is made
-SELDOM = 16  # times USES_MIN, for solves whose numbers of problems vary: a graph saves 1/70 of its making in a solve
+SELDOM = (
+    16  # times USES_MIN, for varying numbers of problems: in a solve a graph saves 1/70 of the time to make a graph
+)
 USES_FACTOR: ContextVar[int] = ContextVar("USES_FACTOR", default=1)
 GRAPHS_MAX = 32
 COUNTS_MAX = 1024  # numbers of problems with a counter of solves

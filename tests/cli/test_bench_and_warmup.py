@@ -1,4 +1,4 @@
-"""`ik-service bench` and `ik-service warmup`: what they print, and what a service then need not compile."""
+"""`ik-service bench` and `ik-service warmup`: output, and code that a service finds compiled."""
 
 import json
 import os
@@ -82,7 +82,7 @@ def test_warmup_leaves_out_what_other_processes_compile_meanwhile(run, monkeypat
 
 @pytest.fixture
 def noted(monkeypatch):
-    """Robots and links that warmup takes, in place of what it does with them."""
+    """Robots and links of warmup, in place of its work."""
     found = []
 
     def note(robot, links, job):
@@ -148,7 +148,7 @@ def test_what_is_wrong_is_named(run, arguments, message):
     assert message in run(*arguments, code=2).output.replace("\n", " ")
 
 
-# ---------------------------------------------------------------------- what a service need not compile
+# ---------------------------------------------------------------------- code that a service finds compiled
 def objects(folder):
     return [path for path in folder.rglob("*") if path.suffix in OBJECT_SUFFIXES]
 

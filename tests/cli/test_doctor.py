@@ -1,4 +1,4 @@
-"""`ik-service doctor`, `health` and `version`: what they tell, also where an output takes no more."""
+"""`ik-service doctor`, `health` and `version`: output, also into full disks."""
 
 import os
 import subprocess
@@ -53,7 +53,7 @@ def test_a_read_only_cache_is_sound_if_it_is_filled(run, monkeypatch, tmp_path):
     assert "read-only" in told
 
 
-# ---------------------------------------------------------------------- outputs that take no more
+# ---------------------------------------------------------------------- full disks
 PROGRAM = "from ik_service.cli import main; main()"
 
 

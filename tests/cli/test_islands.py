@@ -1,4 +1,4 @@
-"""`ik-service islands` and `ik-service constraints`: what moves, what closes a mechanism, as text and as JSON."""
+"""`ik-service islands` and `ik-service constraints`: moving trees and closing rows, as text and as JSON."""
 
 import json
 

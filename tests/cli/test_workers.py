@@ -43,7 +43,7 @@ def roles_of(server, path):
 
 
 def answers(url, body, count=CONNECTIONS):
-    """Answers to one solve over many connections at once, so that all workers have some of them."""
+    """Answers to one solve over many connections at once: each worker has some."""
     address = urlsplit(url)
     connections = [http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE_S) for _ in range(count)]
     statuses = set()
@@ -106,7 +106,7 @@ def test_no_process_outlives_a_supervisor_that_is_killed(serve):
 
 # ---------------------------------------------------------------------- without processes
 class Clock:
-    """A time that a test lets pass."""
+    """A clock that a test moves."""
 
     def __init__(self):
         self.now = 0.0

@@ -41,7 +41,7 @@ def case_of(name, kind):
 
 
 def ride(name, kind, ticks, random_seed):
-    """Let robots go from closed configurations at rest, after targets that jump.
+    """Move robots from closed configurations at rest towards jumping targets.
 
     Returns:
         Ticks of single robots, those at a limit, those that move, open loops that are not told, limits that are broken,

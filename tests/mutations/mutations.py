@@ -16,7 +16,7 @@ class Mutation(NamedTuple):
     tests: str
 
 
-TABLE = {  # of a file of ik_service/ and one of tests/: what becomes of the code, the text before and the text after
+TABLE = {  # by a file of ik_service/ and one of tests/: fault, text before, text after
     ("service/gate/access.py", "service/gate/test_access.py"): [
         (
             "keys are compared by one byte of their digests",

@@ -1,4 +1,4 @@
-"""`ik-service page`: where it is, how it ends, why it cannot begin; other websites are refused, uploads are bounded."""
+"""`ik-service page`: address, end and refusals; other websites are refused, uploads are bounded."""
 
 import contextlib
 import os

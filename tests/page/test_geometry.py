@@ -1,4 +1,4 @@
-"""What is drawn of a robot stands where its links are; `robot.show` draws configurations."""
+"""Drawn bodies stand at the links of a robot; `robot.show` draws configurations."""
 
 import sys
 import urllib.error

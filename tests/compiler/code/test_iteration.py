@@ -173,7 +173,7 @@ def test_rounding_makes_no_long_steps_where_dofs_are_to_spare(lanes):
 
 
 def test_a_lane_gets_the_same_bytes_wherever_it_stands(line):
-    """Lanes differ in all that they are given; they stand in another order."""
+    """All inputs of the lanes differ; the lanes stand in another order."""
     rng, states = np.random.default_rng(4), line.lanes_at(damping_factor=np.geomspace(1.0, 1e3, COUNT))
     inputs = states.inputs + rng.uniform(-0.01, 0.01, states.inputs.shape)
     margins = rng.uniform(0.0, 0.3, (2, *states.lower.shape))

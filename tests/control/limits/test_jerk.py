@@ -26,7 +26,7 @@ def jumps(robot, start, link, rng, ticks):
 
 
 def ride(robot, start, link, ticks, seed, **options):
-    """Commands towards targets that jump, after the start."""
+    """Commands towards jumping targets, after the start."""
     controller = begun(robot, [link], start, **options)
     targets = jumps(robot, start, link, np.random.default_rng(seed), ticks)
     return np.array([start, *(controller.step(target, dt=DT).joint_q[0].copy() for target in targets)])

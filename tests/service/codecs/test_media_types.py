@@ -1,4 +1,4 @@
-"""Negotiation by Content-Type and Accept; what a body unpacks to is bounded by what was counted for it."""
+"""Negotiation by Content-Type and Accept; bodies unpack to no more than the counted size."""
 
 import io
 import tracemalloc
@@ -107,7 +107,7 @@ MEGABYTE = 1 << 20
 
 
 def peak_of(work):
-    """The most memory that a piece of work takes [bytes]."""
+    """Peak memory of a piece of work [bytes]."""
     tracemalloc.start()
     try:
         work()

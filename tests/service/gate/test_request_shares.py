@@ -1,4 +1,4 @@
-"""API keys share what may wait, and each has its own number of requests per second."""
+"""API keys share the room for waiting requests; each key has its own number of requests per second."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

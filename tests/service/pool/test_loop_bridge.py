@@ -1,4 +1,4 @@
-"""The event loop and threads: what comes in two turns is one batch, futures end as they should, the loop goes on."""
+"""The event loop and threads: requests of two turns are one batch, futures end, the loop goes on."""
 
 import asyncio
 import gc

@@ -139,7 +139,7 @@ def test_kinds_are_shared_too(panda):
     put(one, work(panda, "few", link=LINKS[0]))  # a kind that others wait for counts for each
 
 
-# ---------------------------------------------------------------------- the cap that owners share
+# ---------------------------------------------------------------------- the cap of several owners
 OWNERS = ["a", "b", "c", None]
 
 
