@@ -17,7 +17,7 @@ from ik_service.robots import RobotModel
 
 Frames = NDArray[np.intp]
 HOLDS = ("", "position", "speed", "acceleration")
-NEAR = 1e-6  # distance from a limit that counts as at the limit [rad or m]
+ON_LIMIT = 1e-6  # distance from a limit that counts as at the limit [rad or m]
 CLIPS: Any = wp.get_module("ik_service_clips")
 CLIPS.options |= {"cpu_compiler_flags": cpu_target().flags, "enable_backward": False}
 
@@ -67,11 +67,11 @@ class ClipLimits:
             is_frame = np.insert(is_frame, begins, False)
         found = np.zeros(points.shape, np.int8)
         for kind, most, order in ((3, self.bend, 2), (2, self.step, 1)):
-            at = np.abs(np.diff(points, n=order, axis=0)) > most - NEAR
+            at = np.abs(np.diff(points, n=order, axis=0)) > most - ON_LIMIT
             at &= (clip[order:] == clip[:-order])[:, None]
             for frame in range(order + 1):
                 found[frame : len(at) + frame][at] = kind
-        found[(points < self.lower + NEAR) | (points > self.upper - NEAR)] = 1
+        found[(points < self.lower + ON_LIMIT) | (points > self.upper - ON_LIMIT)] = 1
         return found[is_frame]
 
     def kept(self, wanted: Float64Array, begins: Frames, first: Float64Array | None) -> Float64Array:
