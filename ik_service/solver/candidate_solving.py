@@ -23,6 +23,8 @@ from ik_service.solver.result import IKResult, ResultHead
 from ik_service.solver.second_tries.second_tries import SecondTries
 from objectives import InputError
 
+SAMPLED = frozenset(("limit_margin", "manipulability"))  # criteria with values of samples of self-motions
+
 
 class CandidateSolving:
     """The part of a solver that chooses among candidates."""
@@ -101,6 +103,16 @@ class CandidateSolving:
         choice = Choice(read_groups(group, group_count, cost, count), criterion, second, good_enough)
         return self.solve_any_batch(batch, chosen, choice)
 
+    def load_choice(self, criterion: Criterion) -> None:
+        """Load the code of a choice beside the code of solves; compile missing code, errors as of `solve_any`."""
+        if self._last_dof(criterion) is not None:
+            self._solves.core.load_self_motions()
+
+    def _last_dof(self, criterion: Criterion) -> int | None:
+        """Return the active DOF of the last joint of an arm with sampled self-motions; None for others."""
+        core = self._solves.core
+        return last_dof(core.engine) if criterion in SAMPLED and not core.model.device.is_cuda else None
+
     def solve_any_batch(self, batch: Batch, options: SolverOptions, choice: Choice) -> CandidateResult:
         """Choose among checked candidates, as the service reads them: `solve_any` without the reading of its arrays.
 
@@ -125,9 +137,9 @@ class CandidateSolving:
                 return self._solves.solve(self._own_head, part._replace(lines=None), with_time_left(own, began))
 
         values = CandidateValues(robot, batch.targets or core.targets.all, batch, choice.criterion)
-        last, motions, limits = last_dof(core.engine), None, batch.limits
+        last, motions, limits = self._last_dof(choice.criterion), None, batch.limits
         moves = options.seeds is None and (limits is None or bool((limits.lower < limits.upper).all()))
-        if last is not None and moves and choice.criterion in ("limit_margin", "manipulability"):
+        if last is not None and moves:
 
             def sample(part: Batch) -> tuple[NDArray[Any], ...] | None:
                 own = core.data_of(part) if part.targets is None else self._solves.using_targets(part.targets)

@@ -23,7 +23,7 @@ from ik_service.solver.arrays.problem_arrays import SolveSettings
 from ik_service.solver.compiled import island_launches
 from ik_service.solver.compiled.engine import CompiledEngine, LoopClosing
 from ik_service.solver.compiled.island_kernels import why_uncovered
-from ik_service.solver.compiled.self_motion_samples import SelfMotionSamples
+from ik_service.solver.compiled.self_motion_samples import SelfMotionSamples, load_self_motion
 from ik_service.solver.construction import SolverSetup
 from ik_service.solver.deadline import TIME_CHECK, stopped_after, with_time_left
 from ik_service.solver.given.batch import Batch
@@ -264,6 +264,12 @@ class SolverCore:
             if self._samples is None:
                 self._samples = SelfMotionSamples(self.engine, self.model.joint_coord_count, self._device)
             return None if work.inputs.fault.host.any() else self._samples.of(work, settings)
+
+    def load_self_motions(self) -> None:
+        """Load the code of `self_motions`."""
+        assert isinstance(self.engine, CompiledEngine)  # `last_dof` has been asked for
+        with self._kernels, DEVICE_LOCK:
+            load_self_motion(self.engine, self._device)
 
     @property
     def working(self) -> AbstractContextManager[object]:

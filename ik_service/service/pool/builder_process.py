@@ -160,6 +160,9 @@ def need_kernels(robot: RobotModel, sample: SolveRequest, device: str) -> None:
     if sample.motion is not None:
         cache.solve_together(robot, [sample])
         return
+    if sample.choice is not None:
+        cache.load_choice(robot, sample, sample.choice.criterion)
+        return
     cache.solve(robot, sample)
     if robot.loops:
         free = replace(sample.options, approximate=None, sampler="roberts")

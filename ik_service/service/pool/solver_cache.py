@@ -17,6 +17,7 @@ from ik_service.kernels.device_lock import is_lost
 from ik_service.robots import RobotModel
 from ik_service.service.queue.objective_data import joined_lines
 from ik_service.service.queue.solve_request import Answers, Progress, SolveRequest, TracedResult
+from ik_service.solver.candidates import Criterion
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
 from ik_service.solver.given.targets import DATA
@@ -82,6 +83,10 @@ class SolverCache:
             if progress is not None:
                 progress(count)
         return parts[0][0] if len(parts) == 1 else join_results(parts)
+
+    def load_choice(self, robot: RobotModel, request: SolveRequest, criterion: Criterion) -> None:
+        """Load the code of a choice beside the code of solves."""
+        self._cached(robot, request, None).solver.load_choice(criterion)
 
     def solve_together(self, robot: RobotModel, requests: Sequence[SolveRequest], owner: str | None = None) -> Answers:
         """Solve requests with equal `batch_key` in one batch, in order; or one choice, motion or trace.

@@ -24,6 +24,7 @@ from ik_service.robots import RobotModel
 from ik_service.service.queue.errors import CompilingError, ExpiredError, RefusalReason
 from ik_service.service.queue.fair_cap import Owner
 from ik_service.service.queue.objective_data import ROW_WEIGHTS, ObjectiveData, patterns_on
+from ik_service.solver.candidate_solving import SAMPLED
 from ik_service.solver.candidates import CandidateResult, Choice
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.options import SolverOptions
@@ -144,7 +145,7 @@ class SolveRequest:
     def code_key(self) -> Hashable:
         """Kernel key: requests with the same key need the same kernels on one robot."""
         if self.choice is not None:
-            return tuple(one.code_key for one in self.solves)
+            return (self.choice.criterion in SAMPLED, *(one.code_key for one in self.solves if one.choice is None))
         if self.motion is not None:
             return (self.motion.call, replace(self, motion=None).code_key)
         further = tuple((objective.structure, objective.rows_on.tobytes()) for objective in self.objectives)
@@ -164,7 +165,7 @@ class SolveRequest:
 
     @property
     def solves(self) -> "list[Self]":
-        """Requests with all kernels of this request: itself, or the kinds of solves of a choice."""
+        """Requests with all kernels of this request: itself; of a choice its kinds of solves and its samples."""
         if self.choice is None:
             return [self]
         plain, criterion, via = replace(self, choice=None), self.choice.criterion, self.choice.via
@@ -177,7 +178,7 @@ class SolveRequest:
             second = via.batch.part(slice(self.problem_count))  # a sample has fewer problems
             poses = second.positions, second.orientations_xyzw
             found.append(replace(plain, batch=self.batch._replace(positions=poses[0], orientations_xyzw=poses[1])))
-        return found
+        return [*found, self] if criterion in SAMPLED else found
 
     def collision_names(self, robot: RobotModel) -> tuple[str, ...]:
         """Return the names for the indices in column `closest`.

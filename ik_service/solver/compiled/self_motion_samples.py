@@ -46,7 +46,7 @@ class SelfMotionSamples:
             for _, task in own:
                 task.sample_count, task.sample_value = self._count.device, self._value.device
                 task.attempt_joint_q = self._joint_q.device
-            load_kernels({kernel.kernel.module: LAUNCH_BLOCK}, self._device)
+            load_self_motion(engine, self._device)
             record = partial(engine.kernels.launches.record_proofs, own, 0)
             self._recordings[id(partition)] = partition, Recording(self._device, record, engine.executor)
             if len(self._recordings) > RECORDINGS_MAX:
@@ -58,6 +58,13 @@ class SelfMotionSamples:
         problem = np.arange(count).repeat(counts)
         lines = problem * MOTION_SAMPLES_MAX + np.arange(len(problem)) - (counts.cumsum() - counts)[problem]
         return problem, self._value.host[lines], lines, self._joint_q.host
+
+
+def load_self_motion(engine: CompiledEngine, device: wp.Device) -> None:
+    """Load the kernel for the one arm with seven joints in closed form."""
+    arm = engine.kernels.sole_arm
+    if arm is not None and arm.of_self_motion is not None:
+        load_kernels({arm.of_self_motion.kernel.module: LAUNCH_BLOCK}, device)
 
 
 def last_dof(engine: object) -> int | None:
