@@ -145,7 +145,7 @@ class SolveRequest:
     def code_key(self) -> Hashable:
         """Kernel key: requests with the same key need the same kernels on one robot."""
         if self.choice is not None:
-            return (self.choice.criterion in SAMPLED, *(one.code_key for one in self.solves if one.choice is None))
+            return tuple(one.code_key if one.choice is None else "samples" for one in self.solves)
         if self.motion is not None:
             return (self.motion.call, replace(self, motion=None).code_key)
         further = tuple((objective.structure, objective.rows_on.tobytes()) for objective in self.objectives)
