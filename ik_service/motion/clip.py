@@ -23,7 +23,7 @@ from ik_service.solver.given.options import SolverOptions
 KEY_STRIDE = 8  # from key frame to key frame, a power of two
 KEY_ITERATIONS, BETWEEN_ITERATIONS = 14, 2  # most of a key frame; of a frame between two others
 # iterations of the passes over all frames, without and with held links, by the number of colours of `ClipLimits`
-PASSES = {2: ((3,) * 4, (6,) * 8), 3: ((5,) * 16, (6,) * 16)}
+PASSES = {2: ((3,) * 4, (6,) * 6), 3: ((5,) * 16, (6,) * 16)}
 # factors of the draw in the first passes, with held links or limits of acceleration: where frames beside each other are
 # at limits, none of them can move alone
 DRAWS = (100.0, 30.0)
