@@ -24,7 +24,7 @@ from objectives.data_field import UNIT_TOLERANCE
 class OneEuroFilter:
     """One-euro filter of target poses (G. Casiez et al., CHI 2012): fast motion raises its cutoff.
 
-    The filter is of first order: each new target changes its speed at once, so a moving hand with noise leaves most of
+    The filter is of first order: each new target changes the speed at once, so a moving hand with noise leaves most of
     the joint accelerations. `SecondOrderFilter` is smoother.
 
     Attributes:

@@ -1,7 +1,7 @@
 """Forward kinematics and centres of mass in float64 on the host; the solver verifies every solution with these poses.
 
 The code loops over depths of joints and is vectorised over joints and configurations. Arrays have components first
-([4, k, n] and [3, k, n]), so memory is contiguous; long batches are split into blocks that fit into the cache.
+([4, k, n] and [3, k, n]), so memory is contiguous; long batches are split into blocks of the size of the cache.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -173,7 +173,7 @@ def _moved(
 def _times(matrices: Float64Array, columns: Float64Array) -> Float64Array:
     """Multiply matrices [k, rows, 4] and columns [4, k, n], shape [rows, k, n].
 
-    The order of additions does not depend on n, as it would with BLAS. `einsum` adds in another order for n = 1, so a
+    The order of additions does not depend on n, unlike that of BLAS. `einsum` adds in another order for n = 1, so a
     single column is computed twice.
     """
     n = columns.shape[2]

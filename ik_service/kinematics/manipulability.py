@@ -46,7 +46,7 @@ def manipulability(
 
 
 def lever_length(robot: KinematicRobot, link: str) -> float:
-    """Give the length by which velocities of a link are divided [m]: from its first moving joint, 1 for 0."""
+    """Give the divisor of velocities of a link [m]: the length from the first moving joint, 1 for 0."""
     body, T_body_link = robot.link_frame(link)
     between = [joint for joint in joints_to(robot, body) if joint > _moving_joints(robot, body)[0]]
     length = np.linalg.norm(robot.joint_X_p[between, :3], axis=1).sum() + np.linalg.norm(T_body_link[:3])

@@ -17,7 +17,7 @@ from ik_service.robots import RobotModel
 
 Frames = NDArray[np.intp]
 HOLDS = ("", "position", "speed", "acceleration")
-ON_LIMIT = 1e-6  # distance from a limit that counts as at the limit [rad or m]
+ON_LIMIT = 1e-6  # distance below which a DOF is at a limit [rad or m]
 CLIPS: Any = wp.get_module("ik_service_clips")
 CLIPS.options |= {"cpu_compiler_flags": cpu_target().flags, "enable_backward": False}
 
@@ -59,7 +59,7 @@ class ClipLimits:
     def active(self, joint_q: Float64Array, clip: Frames, first: Float64Array | None) -> NDArray[np.int8]:
         """Return the kind of limit at each of these DOFs in each frame, indices of `HOLDS`, [frames, moved].
 
-        A step or a change of steps at its limit holds all its frames; `first` is the frame before each clip, if given.
+        A step or change of steps at a limit holds all frames there; `first` is the frame before each clip, if given.
         """
         points, begins, is_frame = joint_q[:, self.columns], begins_of(clip), np.ones(len(clip), bool)
         if first is not None:

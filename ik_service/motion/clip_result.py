@@ -84,7 +84,7 @@ class ClipResult:
     def explain(self, frame: int | None = None) -> str:
         """Return a summary in words: statuses, errors, held links, limits, and the frames of largest cost.
 
-        With the number of a frame: its status, its errors, and the joints at a limit with the kind of the limit.
+        With the number of a frame: status, errors, and joints at a limit with the kind of the limit.
         """
         if frame is not None:
             held = [f"'{name}' by its limit of {kind}" for name, kind in self.blocking(frame).items()]
@@ -116,7 +116,7 @@ class ClipResult:
         return "\n".join(lines)
 
     def _most_held(self, code: int) -> list[tuple[str, int]]:
-        """Return the DOFs that a kind of limit holds in most frames, with their numbers."""
+        """Return the DOFs with most frames at a kind of limit, with the numbers of frames."""
         counts = (self.active_limits == code).sum(axis=0)
         return [(self.dof_names[k], int(counts[k])) for k in np.argsort(-counts, kind="stable")[:WORST] if counts[k]]
 

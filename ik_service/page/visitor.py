@@ -190,7 +190,7 @@ class Visitor(View):
             self.panel.random.content = words.random_html(self._ask(self._solving.solve, question))
 
     def _do_path(self, pending: dict[str, Any]) -> None:
-        """Follow the drawn path, show its next waypoint or that of the time line, or delete the path."""
+        """Follow the drawn path, show the next waypoint or the waypoint of the time line, or delete the path."""
         path = self._path = DrawnPath() if "clear" in pending else self._path
         if "clear" in pending or "follow" in pending:
             path.followed = None

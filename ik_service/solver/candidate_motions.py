@@ -25,7 +25,7 @@ class MotionLevel(NamedTuple):
     leaders: int  # candidates of a group, or windows of these
     slack: float  # by which values may be worse than the best of the group, as a share
     window: float  # as a share of the range of the last joint
-    checked: int  # samples of a group that are checked for contact at once
+    checked: int  # samples of a group checked for contact at once
 
 
 MOTION_LEVELS = (
@@ -120,5 +120,5 @@ class CandidateMotions:
 
 
 def place_in_group(group: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the place of each line within its group; lines are sorted by group."""
+    """Return the place of each line within the group of the line; lines are sorted by group."""
     return np.arange(len(group)) - np.searchsorted(group, group)

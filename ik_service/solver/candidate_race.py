@@ -85,7 +85,7 @@ class CandidateRace:
         # order in which candidates stay in the race; -infinity for all that stay, infinity for all that go
         self._place = np.full(batch.problem_count, -np.inf)
         self._motions = None if choice.good_enough is not None else motions
-        self._is_done = np.zeros(groups, bool)  # whether a group has its best answer from self-motions
+        self._is_done = np.zeros(groups, bool)  # whether a group needs no stage after the self-motions
         self._is_near = np.ones(batch.problem_count, bool)  # whether a candidate stays once its group has an answer
 
     def result(self, order: CallerOrder) -> CandidateResult | None:

@@ -82,7 +82,7 @@ class CandidateValues:
     def of(self, rows: Rows, result: IKResult, wanted: NDArray[np.bool_]) -> tuple[NDArray[Any], Float64Array]:
         """Return configurations [n, coordinates] and values [n]: of several solutions the best; without cost.
 
-        Values of lines that are not `wanted` may be infinite.
+        Values of lines not `wanted` may be infinite.
         """
         joint_q = result.joint_q[:, None] if result.solutions is None else result.solutions
         if self.criterion == "first":

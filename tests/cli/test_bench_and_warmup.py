@@ -1,4 +1,4 @@
-"""`ik-service bench` and `ik-service warmup`: output, and code that a service finds compiled."""
+"""`ik-service bench` and `ik-service warmup`: output, and compiled code for a service."""
 
 import json
 import os
@@ -148,7 +148,7 @@ def test_what_is_wrong_is_named(run, arguments, message):
     assert message in run(*arguments, code=2).output.replace("\n", " ")
 
 
-# ---------------------------------------------------------------------- code that a service finds compiled
+# ---------------------------------------------------------------------- compiled code for a service
 def objects(folder):
     return [path for path in folder.rglob("*") if path.suffix in OBJECT_SUFFIXES]
 

@@ -1,4 +1,4 @@
-"""`ik-service spheres` and `ik-service grid`: files that robots and worlds name, made from meshes."""
+"""`ik-service spheres` and `ik-service grid`: files for robots and worlds, made from meshes."""
 
 import json
 

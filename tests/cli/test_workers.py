@@ -106,7 +106,7 @@ def test_no_process_outlives_a_supervisor_that_is_killed(serve):
 
 # ---------------------------------------------------------------------- without processes
 class Clock:
-    """A clock that a test moves."""
+    """A clock set by a test."""
 
     def __init__(self):
         self.now = 0.0

@@ -16,7 +16,7 @@ from tests.control.conftest import HOME, assert_within_limits, begun, distances,
 from tests.solver.test_loops import COUPLER, FOUR_BAR, HELD, LEFT, RIGHT, ROCKER, four_bar, gaps
 
 CLOSED, ACCELERATION = 2e-9, 15.0  # [m and rad] of a row, which a tick brings below 1e-9; [rad/s^2]
-ACCELERATIONS = {"acceleration": ACCELERATION}  # of the limits that have one
+ACCELERATIONS = {"acceleration": ACCELERATION}  # for limits of acceleration
 LIMITS = {
     "speed": {},
     "acceleration": {"limits": ControlLimits(acceleration=ACCELERATION)},

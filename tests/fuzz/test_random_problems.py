@@ -26,8 +26,8 @@ BATCHES = 12  # of a set of targets
 LARGE, SMALL = 4096, 600  # problems of a batch; two threads share what is more than 512
 MOST_TARGETS = 3
 ALONE = 2  # problems of a batch that are solved by themselves too
-STAGED = 40  # problems of a batch that the staged engine solves too
-ONLY_COMPILED = ("best_of", "solutions", "precision")  # options that need the compiled engine
+STAGED = 40  # problems of a batch, solved by the staged engine too
+ONLY_COMPILED = ("best_of", "solutions", "precision")  # options of the compiled engine alone
 LEAST_SUCCESS = 0.2  # fewer would mean that nearly nothing was tried
 MOST_REFUSED = 0.1  # robots and targets that the solver does not take
 

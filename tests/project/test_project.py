@@ -97,7 +97,7 @@ def imported_packages(file: pathlib.Path) -> set[str]:
 
 
 def copied(files: list[pathlib.Path], folder: pathlib.Path) -> pathlib.Path:
-    """Copy files of the project to their places below a folder, and return it."""
+    """Copy files of the project to their places below a folder, and return the folder."""
     for file in files:
         copy = folder / file.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)

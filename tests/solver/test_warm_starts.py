@@ -1,4 +1,4 @@
-"""Starts at a solution or beside one, in both engines, paths and ticks: rows that yield are lowered from all."""
+"""Starts at or beside a solution, in both engines, paths and ticks: lower-priority rows are lowered from all."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ OFFSETS = {"at a solution": 0.0, "1e-6 beside one": 1e-6, "1e-3 beside one": BES
 MOVED = 1e-4  # [rad] that a joint goes at least, where a row has something to gain: more than float32 rounds away
 AS_LOW = 0.01  # share by which means of costs, of a few dozen attempts that may take other ways, differ
 NEAR_POSTURE = 3e-3  # [rad] that the posture of a test is off its start, along what the target leaves open
-POSTURE_REACHED = 0.1  # share of that way that may be left; float32 loses light rows at about 2e-4 rad
+POSTURE_REACHED = 0.1  # largest share of the way left; float32 loses light rows at about 2e-4 rad
 TICKS = 300  # of 0.01 s, in which a controller arrives
 
 OBJECTIVES = {

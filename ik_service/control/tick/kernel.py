@@ -64,7 +64,7 @@ def tick_code(
     *,
     clears: bool,  # clearance is a limit
     smooths: bool,  # jerk is a limit
-    shape: Any = None,  # native function that filters or limits targets, from task, first robot and number of robots
+    shape: Any = None,  # native function for filters and limits of targets: task, first robot, number of robots
 ) -> TickCode:
     """Return the code of an island, shared by controllers with equal signatures; EngineError if it is too large."""
     program = build_program(signature)

@@ -165,7 +165,7 @@ class SolveRequest:
 
     @property
     def solves(self) -> "list[Self]":
-        """Requests with all kernels of this request: itself; of a choice its kinds of solves and its samples."""
+        """Requests with all kernels of this request: the request alone; of a choice kinds of solves, and samples."""
         if self.choice is None:
             return [self]
         plain, criterion, via = replace(self, choice=None), self.choice.criterion, self.choice.via

@@ -66,7 +66,7 @@ class ProofKernel:
 
     @property
     def of_self_motion(self) -> FirstPhase | None:
-        """The kernel that samples the self-motion, of seven joints."""
+        """The kernel for samples of the self-motion, of seven joints."""
         has_motion = len(self.arm.dofs) > ARM_JOINTS
         return _kernel_of_sets(self.chain, self.lanes, self_motion_kernel) if has_motion else None
 

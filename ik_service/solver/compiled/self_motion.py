@@ -1,4 +1,4 @@
-"""The kernel that samples the self-motion of an arm with seven joints: the configurations that meet a target.
+"""The kernel for samples of the self-motion of an arm with seven joints: all configurations of one target.
 
 samples of the last joint, even over its range -> their branches within the limits, with the manipulability of each
 

@@ -1,4 +1,4 @@
-"""The cache: solvers that are reused, bounded and left out; parts, batches and objectives do not change answers."""
+"""The cache of solvers: reuse, bounds, eviction; parts, batches and objectives do not change answers."""
 
 import gc
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Robots of which joints stand still: all of them, so that nothing is solved for, or those that are locked."""
+"""Robots with joints at rest: all joints, with nothing to solve for, or locked joints."""
 
 import numpy as np
 import pytest

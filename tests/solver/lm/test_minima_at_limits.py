@@ -61,7 +61,7 @@ def test_a_success_is_a_minimum_within_the_limits(name, engine, precision, count
     ("engine", "precision"), [("compiled", "float32"), ("compiled", "float64"), ("staged", "float32")]
 )
 def test_however_light_a_posture_beside_poses_within_reach_a_success_is_a_minimum(panda, engine, precision, weight):
-    """So float32 has to tell by what is left to gain, not by the slope along heavy rows."""
+    """So float32 has to judge by the gain left, not by the slope along heavy rows."""
     problems = WeightedPoses.draw(panda, ("panda_hand",), 60, 0, away=0.0, weight=weight)
     check(problems, solve(problems, engine, precision=precision), 0.8)
 

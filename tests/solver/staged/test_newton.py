@@ -1,4 +1,4 @@
-"""Objectives of newton.ik run unchanged: its own, the custom one of its examples, and those of its Jacobian tests."""
+"""Objectives of newton.ik run unchanged: built in, custom as in the examples, and of the Jacobian tests."""
 
 import newton.ik
 import newton.tests.test_ik_fk_kernels as kernel_suite
