@@ -1,7 +1,6 @@
 """A path that a visitor draws by dragging targets, and the joint motion along the path."""
 
 import io
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ import numpy as np
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.motion.result import PathResult
 from ik_service.page.posed_robot import PosedRobot
-from ik_service.page.questions import Question, asked_target
+from ik_service.page.questions import Question
 
 APART_M, APART_RAD = 0.005, 0.03  # least way of a target from waypoint to waypoint [m], or turn [rad]
 WAYPOINT_S = 0.05  # time from waypoint to waypoint [s]
@@ -60,12 +59,9 @@ class DrawnPath:
         np.savetxt(text, np.column_stack(columns), "%.9g", ",", header=",".join(names), comments="")
         return text.getvalue().encode()
 
-    def question(self, posed: PosedRobot, options: Mapping[str, Any], objects: Mapping[str, Any]) -> Question:
-        """Return the waypoints as the problems of a question, from where the robot stands."""
-        poses = np.array(self._poses)
-        targets = tuple(asked_target(link, poses[:, k], posed.targets[link].free) for k, link in enumerate(self._links))
-        start = np.asarray(posed.joint_q)[None]
-        return Question(robot=posed.name, targets=targets, initial_joint_q=start, options=options, objects=objects)
+    def question(self, posed: PosedRobot, **given: Any) -> Question:
+        """Return the waypoints as the problems of a question, with options and objects."""
+        return posed.question_at([posed.targets[link] for link in self._links], np.array(self._poses), **given)
 
 
 def _is_apart(before: Float64Array, after: Float64Array) -> bool:

@@ -164,10 +164,10 @@ class Panel:
             turn = viser.transforms.SO3.from_quaternion_xyzw(pose[3:]).as_rpy_radians()
             rotation.value = tuple(np.round(np.degrees([turn.roll, turn.pitch, turn.yaw]), 2).tolist())
 
-    def show_size(self, obstacle: Obstacle | None) -> None:
-        """Show the size of the obstacle that was moved last."""
-        if obstacle is not None:
-            self.size.value = round(1e3 * obstacle.size, 1)
+    def show_size(self, last: Sequence[Obstacle]) -> None:
+        """Show the size of the obstacle that was moved last, if there is one."""
+        for one in last:
+            self.size.value = round(1e3 * one.size, 1)
 
     def show_motion(self, posed: PosedRobot, path: PathResult | None) -> None:
         """Plot positions or speeds of joints with sliders along a path; of None, remove the plot."""

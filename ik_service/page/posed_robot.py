@@ -4,7 +4,7 @@ Dragging keeps the branch: a solve starts from the last configuration, without o
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -61,7 +61,7 @@ class PosedRobot:
         self.answer: Answer | None = None  # the last answer; None after joints have been moved by hand
         # distance and angle of every active target, by link [m, rad]; NaN for free positions or orientations
         self.error: dict[str, tuple[float, float]] = {}
-        self.pull_targets()
+        self._put(list(self.targets), {})
 
     @property
     def asked(self) -> tuple[TargetState, ...]:
@@ -82,8 +82,8 @@ class PosedRobot:
         if not ways:
             raise PageError(f"No joint moves '{link}', so it cannot be dragged. Pick a link that moves.")
         free = old.free if old is not None else ROTATIONS if ways < 6 else ()
-        self.targets[link] = TargetState(link, self._poses([link])[0], free)
-        self.error[link] = (0.0, np.nan if len(free) == len(ROTATIONS) else 0.0)
+        self.targets[link] = TargetState(link, np.zeros(7), free)
+        self._put([link], {})
         return self.targets[link]
 
     def move(self, link: str, pose: Float64Array, *, share: float = 1.0) -> None:
@@ -114,18 +114,16 @@ class PosedRobot:
         if robot.loops:
             self.joint_q = robot.constraints.close(self.joint_q).joint_q[0]
         self.answer = self.waypoint_met = None
-        self.pull_targets()
-        for link, pose in (poses or {}).items():
-            reached, self.targets[link] = self.targets[link].pose, replace(self.targets[link], pose=pose)
-            turn = 2.0 * np.arccos(min(abs(float(reached[3:] @ pose[3:])), 1.0))
-            far = float(np.linalg.norm(reached[:3] - pose[:3]))
-            self.error[link] = (far, np.nan if np.isnan(self.error[link][1]) else turn)
+        self._put(list(self.targets), poses or {})
 
-    def pull_targets(self) -> None:
-        """Move every target to its link."""
-        for link, pose in zip(self.targets, self._poses(list(self.targets)), strict=True):
-            self.targets[link] = replace(self.targets[link], pose=pose)
-            self.error[link] = (0.0, np.nan if len(self.targets[link].free) == len(ROTATIONS) else 0.0)
+    def _put(self, links: list[str], poses: Mapping[str, Float64Array]) -> None:
+        """Move targets to given poses, or else to their links."""
+        for link, reached in zip(links, self._poses(links), strict=True):
+            pose = poses.get(link, reached)
+            far, turn = np.linalg.norm(reached[:3] - pose[:3]), min(abs(float(reached[3:] @ pose[3:])), 1.0)
+            self.change(link, pose=pose)
+            is_free = len(self.targets[link].free) == len(ROTATIONS)
+            self.error[link] = (float(far), np.nan if is_free else 2.0 * np.arccos(turn))
 
     def _poses(self, links: list[str]) -> Float64Array:
         """Return `T_world_link` of links [m, xyzw], shape [links, 7]."""
@@ -144,14 +142,19 @@ class PosedRobot:
         """Return the question of a solve from the present configuration; PageError without an active target."""
         if not self.asked:
             raise PageError("No target counts, so there is nothing to solve for. Tick 'Target' of a link.")
-        branch = {} if any_branch else KEEP_BRANCH
-        return Question(
-            robot=self.name,
-            targets=tuple(asked_target(target.link, target.pose[None], target.free) for target in self.asked),
-            initial_joint_q=self.joint_q[None],
-            options={**branch, **options},
-            objects=objects,
-        )
+        poses, branch = [one.pose for one in self.asked], {} if any_branch else KEEP_BRANCH
+        return self.question_at(self.asked, np.array([poses]), options={**branch, **options}, objects=objects)
+
+    def question_at(
+        self, targets: Sequence[TargetState], poses: Float64Array, *, is_started: bool = True, **given: Any
+    ) -> Question:
+        """Return problems of targets at poses [m, xyzw], shape [n, targets, 7], with options and objects.
+
+        All start from the present configuration, or, without `is_started`, from starts of the solver's own.
+        """
+        asked = tuple(asked_target(one.link, poses[:, k], one.free) for k, one in enumerate(targets))
+        start = np.tile(self.joint_q, (len(poses), 1)) if is_started else None
+        return Question(robot=self.name, targets=asked, initial_joint_q=start, **given)
 
     def wanted_solutions(self) -> int | str:
         """Return the option `solutions` of a search for others: all where one whole pose leaves a finite number."""
@@ -184,7 +187,7 @@ class PosedRobot:
         errors = np.stack([answer.position_error[0], answer.orientation_error[0]], axis=1)
         self.error = {target.link: tuple(errors[k].tolist()) for k, target in enumerate(self.asked)}
 
-    def random_question(self, seed: int, options: Mapping[str, Any], objects: Mapping[str, Any]) -> Question:
+    def random_question(self, seed: int, **given: Any) -> Question:
         """Return `RANDOM_TARGETS` problems of reachable targets, to be solved from starts of the solver's own."""
         robot, rng = self.robot, np.random.default_rng(seed)
         if robot.loops:
@@ -194,12 +197,9 @@ class PosedRobot:
             joint_q = robot.random_free_joint_q(rng, RANDOM_TARGETS)
         found = robot.forward_kinematics(joint_q, [target.link for target in self.asked])
         poses = np.concatenate([found.positions, found.orientations_xyzw], axis=2)
-        targets = tuple(asked_target(target.link, poses[:, k], target.free) for k, target in enumerate(self.asked))
-        return Question(robot=self.name, targets=targets, options=options, objects=objects)
+        return self.question_at(self.asked, poses, is_started=False, **given)
 
-    def slice_question(
-        self, plane: str, options: Mapping[str, Any], objects: Mapping[str, Any]
-    ) -> tuple[Question, float]:
+    def slice_question(self, plane: str, **given: Any) -> tuple[Question, float]:
         """Return problems with the first target on a grid in a plane of `PLANES`, and the spacing of the grid [m].
 
         The target keeps its orientation; other targets are inactive, and joints that serve only other targets stay.
@@ -209,9 +209,7 @@ class PosedRobot:
         poses, base = np.tile(target.pose, (SLICE_PLACES**2, 1)), self._poses([self.robot.link_names[0]])[0]
         for axis, along in zip(PLANES[plane], np.meshgrid(steps, steps, indexing="ij"), strict=True):
             poses[:, axis] = base[axis] + along.ravel()
-        targets, start = (asked_target(target.link, poses, target.free),), np.tile(self.joint_q, (len(poses), 1))
-        given: dict[str, Any] = {"initial_joint_q": start, "options": options, "objects": objects}
-        return Question(robot=self.name, targets=targets, **given), float(steps[1] - steps[0])
+        return self.question_at([target], poses[:, None], **given), float(steps[1] - steps[0])
 
     def _is_met(self, link: str) -> bool:
         position, orientation = self.error[link]

@@ -119,8 +119,10 @@ class Stage:
         """Show the gizmo of an active target at its pose, or hide the gizmo of an inactive target."""
         if target.link not in self.gizmos:
             self.gizmos[target.link] = self._gizmo("target", target.pose, target.link, visible=target.is_on)
-        self.place_gizmo(target.link, target.pose)
-        self.gizmos[target.link].visible = target.is_on
+        gizmo, turn = self.gizmos[target.link], target.pose[[6, 3, 4, 5]]
+        gizmo.position, gizmo.visible = target.pose[:3], target.is_on
+        if (gizmo.wxyz != turn).any():
+            gizmo.wxyz = turn
 
     def draw(self, posed: PosedRobot, color: Color, *, met_color: Color | None = None) -> None:
         """Draw the robot with joints in a color, and lines from links to their targets.
@@ -178,12 +180,6 @@ class Stage:
         """Return the target poses at all visible gizmos, by link [m, xyzw], shape [7] each."""
         return {link: pose_of(gizmo) for link, gizmo in self.gizmos.items() if gizmo.visible}
 
-    def place_gizmo(self, link: str, pose: Float64Array) -> None:
-        """Put the gizmo of a link where a target is [m, xyzw], shape [7]."""
-        self.gizmos[link].position, turn = pose[:3], pose[[6, 3, 4, 5]]
-        if (self.gizmos[link].wxyz != turn).any():
-            self.gizmos[link].wxyz = turn
-
     def place_gizmos(self, posed: PosedRobot) -> None:
         """Put gizmos where the targets are."""
         for target in posed.targets.values():
@@ -227,26 +223,22 @@ class Stage:
         self.size_obstacle(OBSTACLE_SIZE)
 
     @property
-    def last_obstacle(self) -> Obstacle | None:
-        """The obstacle added or moved last; None without obstacles."""
-        held = [one for one in self.obstacles if one.gizmo is self._held]
-        return next(reversed([*self.obstacles, *held]), None)
+    def last_obstacle(self) -> list[Obstacle]:
+        """The obstacle added or moved last; empty without obstacles."""
+        return sorted(self.obstacles, key=lambda one: one.gizmo is self._held)[-1:]
 
     def size_obstacle(self, size: float) -> None:
         """Give the last obstacle a size [m]."""
-        one = self.last_obstacle
-        if one is None:
-            return
-        one.size, name = size, f"{one.gizmo.name}/shape"
-        if one.kind == "box":
-            self._scene.add_box(name, OBSTACLE_COLOR, (size, size, size))
-        else:
-            self._scene.add_icosphere(name, 0.5 * size, OBSTACLE_COLOR)
+        for one in self.last_obstacle:
+            one.size, name = size, f"{one.gizmo.name}/shape"
+            if one.kind == "box":
+                self._scene.add_box(name, OBSTACLE_COLOR, (size, size, size))
+            else:
+                self._scene.add_icosphere(name, 0.5 * size, OBSTACLE_COLOR)
 
     def remove_obstacle(self) -> None:
         """Remove the last obstacle."""
-        one = self.last_obstacle
-        if one is not None:
+        for one in self.last_obstacle:
             self.obstacles.remove(one)
             one.gizmo.remove()
 

@@ -6,6 +6,7 @@ another thread may show the waiting time, and remove the color of the previous r
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,10 +24,16 @@ from ik_service.page.request_texts import request_html
 from ik_service.page.stage import Stage
 
 OFF = {"collision": "off"}
+DRAG_STEP_S = 1.0 / 60.0  # time between two solves on the way to where a gizmo has been dragged [s]
+BETWEEN_S = 5.0 * DRAG_STEP_S
+"""Time that this takes at most [s]: a browser tells where a gizmo is every 50 to 100 ms; the robot moves in between."""
 
 
 class View:
-    """A view of a robot; `wake` is called when an action is added, `dragged` with each phase of a drag."""
+    """A view of a robot; `wake` is called with the view when an action is added.
+
+    The page is dark where the visitor's system is, and always with `is_dark`.
+    """
 
     posed: PosedRobot
     stage: Stage
@@ -40,15 +47,17 @@ class View:
         self,
         client: viser.ClientHandle,
         solving: LocalSolving,
-        wake: Callable[[], None],
-        dragged: Callable[[str], None],
+        wake: Callable[[Any], None],
         *,
-        is_dark: bool,
+        is_dark: bool = False,
     ) -> None:
-        self.client, self._solving, self._actions = client, solving, ActionQueue(wake, self._tell)
+        self.client, self._solving = client, solving
+        self._actions = ActionQueue(lambda: wake(self), self._tell)
         self.enqueue = self._actions.add  # on any thread
-        self._dragged, self._names, self._is_dark = dragged, list(solving.robots), is_dark
+        self._names, self._is_dark, self._stays_dark = list(solving.robots), is_dark, is_dark
+        self._working = threading.Lock()
         self._drawing = threading.Lock()  # held while scene and panel change, free while an answer is awaited
+        self._heard_at, self._arrives_at = 0.0, 0.0
         self._painted, self._is_told = words.BY_HAND, False  # the status tells of an awaited answer
 
     def _show(self, name: str) -> None:
@@ -62,7 +71,7 @@ class View:
             status = self.client.gui.add_html(words.waiting_html(self.posed, 0.0))
             self._is_told = True
             self.client.gui.main_panel.dock_right()
-            self.stage = Stage(self.client, self.posed, self._solving.bodies(name), self._dragged)
+            self.stage = Stage(self.client, self.posed, self._solving.bodies(name), self.dragged)
             self._dress()
             self.panel = Panel(self.client.gui, self._names, self.posed, self.enqueue, status)
             self.panel.show_posed(self.posed)
@@ -75,6 +84,16 @@ class View:
             dark_mode=self._is_dark, control_width="large", show_logo=False, show_share_button=False
         )
         self.stage.dress(is_dark=self._is_dark)
+
+    def dragged(self, phase: str = "update") -> None:
+        """Queue the phase of a drag; the phases of viser are start, update and end."""
+        if phase == "start":
+            self.enqueue("grab")
+        elif phase == "update":
+            now = time.perf_counter()
+            self._arrives_at = now + min(max(now - self._heard_at - DRAG_STEP_S, 0.0), BETWEEN_S)
+            self._heard_at = now
+            self.enqueue("drag")
 
     def _tell(self) -> bool:
         """Show for how long answers have been awaited, and nothing of earlier answers; return whether to go on."""

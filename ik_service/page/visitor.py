@@ -6,56 +6,36 @@ always with the newest targets, so a slow solve drops targets instead of falling
 
 import contextlib
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import viser
 from numpy.typing import NDArray
 
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.page import actions, words
 from ik_service.page.drawn_path import WAYPOINT_S, DrawnPath
-from ik_service.page.local_solving import LocalSolving
 from ik_service.page.panel import NO_SLICE
 from ik_service.page.posed_robot import TargetState
 from ik_service.page.questions import Answer, PageError
 from ik_service.page.stage import pose_of
-from ik_service.page.view import View
+from ik_service.page.view import DRAG_STEP_S, View
 
 OTHER_SOLUTION = 0.05  # solutions are others where some coordinate differs by more [rad or m]
-DRAG_STEP_S = 1.0 / 60.0  # time between two solves on the way to where a gizmo has been dragged [s]
-BETWEEN_S = 2.0 * DRAG_STEP_S
-"""Time that this takes at most [s]: a browser tells where a gizmo is every 50 ms, and the robot moves in between."""
 UNDO_MOST = 50
 
 _logger = logging.getLogger(__name__)
 
 
 class Visitor(View):
-    """A visitor; `wake` is called with the visitor when an action is added.
-
-    The page is dark where the visitor's system is, and always with `is_dark`.
-    """
+    """A visitor: a view that acts."""
 
     others: Float64Array = np.empty((0, 0))  # other solutions, drawn as ghosts, shape [n, joint_coord_count]
     branches: NDArray[Any] = np.empty(0, int)  # their branches, -1 where not known, shape [n]
     solves = 0  # of targets so far
-
-    def __init__(
-        self,
-        client: viser.ClientHandle,
-        solving: LocalSolving,
-        wake: Callable[["Visitor"], None],
-        *,
-        is_dark: bool = False,
-    ) -> None:
-        super().__init__(client, solving, lambda: wake(self), self.dragged, is_dark=is_dark)
-        self._working, self._stays_dark = threading.Lock(), is_dark
-        self._heard_at, self._arrives_at, self._random_seed = 0.0, 0.0, 0
+    _random_seed = 0
 
     def enter(self, name: str) -> None:
         """Show the first robot, by its name."""
@@ -66,16 +46,6 @@ class Visitor(View):
     def leave(self) -> None:
         """Stop all work: the browser and its scene are gone."""
         self.is_gone = True
-
-    def dragged(self, phase: str = "update") -> None:
-        """Queue the phase of a drag; the phases of viser are start, update and end."""
-        if phase == "start":
-            self.enqueue("grab")
-        elif phase == "update":
-            now = time.perf_counter()
-            self._arrives_at = now + min(max(now - self._heard_at - DRAG_STEP_S, 0.0), BETWEEN_S)
-            self._heard_at = now
-            self.enqueue("drag")
 
     def work(self) -> None:
         """Run the pending actions; called by a thread of the page."""
@@ -244,10 +214,8 @@ class Visitor(View):
     def _change(self, link: str, **values: Any) -> None:
         pose = pose_of(self.stage.gizmos[link])
         parts = values.pop("position", pose[:3]), values.pop("orientation_xyzw", pose[3:])
-        self.stage.place_gizmo(link, np.concatenate(parts))
-        if values:
-            self.posed.change(link, **values)
-        self.stage.gizmos[link].visible = self.posed.targets[link].is_on
+        self.posed.change(link, pose=np.concatenate(parts), **values)
+        self.stage.show_target(self.posed.targets[link])
 
     def _solve(self) -> None:
         left = max(self._arrives_at - time.perf_counter(), 0.0)

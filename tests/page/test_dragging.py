@@ -8,15 +8,14 @@ import time
 import numpy as np
 import pytest
 
-from ik_service.page import visitor as visitor_module
-from ik_service.page import words
+from ik_service.page import view, words
 from ik_service.page.panel import NO_SLICE
 from ik_service.page.stage import pose_of
 from tests.page.guests import Guest, drawn_colors, drawn_position
 
 
 def test_the_robot_moves_on_the_way_to_where_a_gizmo_is_dragged(guest, monkeypatch):
-    monkeypatch.setattr(visitor_module, "BETWEEN_S", 1.0)  # so that a busy machine does some steps, too
+    monkeypatch.setattr(view, "BETWEEN_S", 1.0)  # so that a busy machine does some steps, too
     visitor, seen = guest.visitor, []
     gizmo = guest.stage.gizmos["panda_hand"]
     start, turn = np.array(gizmo.position), np.array(gizmo.wxyz)
@@ -33,7 +32,7 @@ def test_the_robot_moves_on_the_way_to_where_a_gizmo_is_dragged(guest, monkeypat
 
 
 def test_targets_that_come_quickly_are_solved_for_at_once(guest, monkeypatch):
-    monkeypatch.setattr(visitor_module, "BETWEEN_S", 100.0)  # a step on the way would leave the robot far behind
+    monkeypatch.setattr(view, "BETWEEN_S", 100.0)  # a step on the way would leave the robot far behind
     visitor, gizmo = guest.visitor, guest.stage.gizmos["panda_hand"]
     visitor._heard_at = time.perf_counter()
     for _ in range(20):

@@ -128,6 +128,6 @@ def test_standing_by_hand_brings_targets_along_and_closes_loops():
 @pytest.mark.parametrize("name", ["panda", "four_bar"])
 def test_random_targets_can_be_reached(solving, name):
     posed = PosedRobot(name, load_robot(name))
-    answer = solving.solve(posed.random_question(1, {}, {}))
+    answer = solving.solve(posed.random_question(1, options={}, objects={}))
     assert len(answer.success) == RANDOM_TARGETS
     assert answer.success.mean() > 0.98

@@ -180,7 +180,7 @@ def test_words_say_status_errors_limits_and_advice(local):
     assert escape(posed.answer.advice) in text
     assert f"{1e3 * posed.error['panda_hand'][0]:.3f} mm" in text
     assert "iterations" in text
-    assert "1000 of 1000 reached" in random_html(local.solve(posed.random_question(0, {}, {})))
+    assert "1000 of 1000 reached" in random_html(local.solve(posed.random_question(0, options={}, objects={})))
 
 
 @pytest.mark.parametrize(("collision", "is_said"), [("read", False), ("ignore", True)])
