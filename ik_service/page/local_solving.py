@@ -4,25 +4,20 @@ import contextlib
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-import numpy as np
-
 from ik_service.ik_solver import IKSolver
 from ik_service.kernels.kernel_loading import KernelsFor
-from ik_service.motion.result import PathResult
 from ik_service.page.geometry import Body, visible_bodies
 from ik_service.page.questions import Answer, PageError, Question, read_answer
-from ik_service.robots import RobotModel, World, builtin_robot_names, builtin_urdf, load_robot
+from ik_service.robots import RobotModel, builtin_robot_names, builtin_urdf, load_robot
 from ik_service.robots.readers.world_file import read_world
-from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.targets import Target
 from ik_service.solver.result import IKResult
-from ik_service.solver.verdict.advice import advice
 from objectives.errors import IKError
 
 SOLVERS_MOST = 16  # solvers that are kept: one for each robot and choice of free axes
@@ -41,12 +36,11 @@ class LocalSolving:
 
     def __init__(self, device: str = "auto", robot_file: str | None = None) -> None:
         self.robots = builtin_robot_names()
-        self.files = dict[str, str]()  # of uploaded robots, by name; these names are local to the page
+        self.files = dict[str, str]()  # of uploaded robots, the oldest first, by names that are local to the page
         self._device, self._lock = device, threading.RLock()
         self._models, self._bodies = dict[str, RobotModel](), dict[str, Mapping[str, Sequence[Body]]]()
         self._solvers: OrderedDict[tuple[object, ...], IKSolver] = OrderedDict()
         self._loaded = WeakSet[IKSolver]()  # solvers that have solved
-        self._brought = list[str]()  # the names of uploaded robots, the oldest first
         if robot_file is not None:
             name = Path(robot_file).stem
             self._models[name], path = load_robot(robot_file), Path(robot_file)
@@ -83,34 +77,27 @@ class LocalSolving:
             raise PageError(f"'{name}' cannot be shown: {error}") from error
         file, name = name, f"{Path(name).stem[:40]} {model.content_hash[:6]}"
         with self._lock:
+            self.files.pop(name, None)
             self._models[name], self.files[name], self._bodies[name] = model, file, visible_bodies(text)
-            self._brought = [*(other for other in self._brought if other != name), name]
-            if len(self._brought) > BROUGHT_MOST:
-                old = self._brought.pop(0)
+            for old in [one for one in self.files if one not in self.robots][:-BROUGHT_MOST]:
                 del self._models[old], self.files[old], self._bodies[old]
         return name
 
     def solve(self, question: Question) -> Answer:
         """Answer a question; PageError where a value is not allowed, or kernels cannot be compiled."""
-        given: dict[str, Any] = {"initial_joint_q": question.initial_joint_q, "options": dict(question.options)}
         with self._explained():
-            solver, world = self._solver(question), _world(question)
-            if solver not in self._loaded:
-                solver.solve(*question.poses, world=world, **given)  # loads code, which is no part of the time
-                self._loaded.add(solver)
+            solve = partial(_called, IKSolver.solve, self._solver(question), question)
+            if self._solver(question) not in self._loaded:
+                solve(initial_joint_q=question.initial_joint_q)  # loads code, which is no part of the time
+                self._loaded.add(self._solver(question))
             begun = time.perf_counter()
-            result = solver.solve(*question.poses, world=world, **given)
-            return _answer(solver, result, world, question, 1e3 * (time.perf_counter() - begun))
+            result = solve(initial_joint_q=question.initial_joint_q)
+            return _answer(result, 1e3 * (time.perf_counter() - begun))
 
-    def follow(self, question: Question, dt: float) -> PathResult:
-        """Return a joint motion through the problems of a question, waypoints `dt` [s] apart, from its one start.
-
-        PageError if there is no answer.
-        """
-        start = None if question.initial_joint_q is None else question.initial_joint_q[0]
+    def call(self, method: Callable[..., Any], question: Question, **given: Any) -> Any:
+        """Return the result of another method of `IKSolver` for the problems of a question; errors as of `solve`."""
         with self._explained():
-            given: dict[str, Any] = {"world": _world(question), "options": dict(question.options)}
-            return self._solver(question).follow(*question.poses, dt, start_joint_q=start, **given)
+            return _called(method, self._solver(question), question, **given)
 
     def close(self) -> None:
         """Forget the solvers."""
@@ -138,25 +125,20 @@ class LocalSolving:
         return self._solvers[key]
 
 
-def _world(question: Question) -> World | None:
-    return read_world({"objects": dict(question.objects)}) if question.objects else None
+def _called(method: Callable[..., Any], solver: IKSolver, question: Question, **given: Any) -> Any:
+    world = read_world({"objects": dict(question.objects)}) if question.objects else None
+    return method(solver, *question.poses, world=world, options=dict(question.options), **given)
 
 
-def _answer(solver: IKSolver, result: IKResult, world: World | None, question: Question, solve_ms: float) -> Answer:
-    spheres = solver.robot.body_spheres
-    names = () if spheres is None else spheres.links + (() if world is None else world.names)
-    chosen = solver.options.of_solve(dict(question.options))
-    batch = Batch.of(*question.poses)._replace(limits=result.limits, start=question.initial_joint_q)
-    given = solver.robot, solver.targets, chosen, result, result.islands
-    words = advice(*given, problem=0, collision_names=names, batch=batch)
+def _answer(result: IKResult, solve_ms: float) -> Answer:
     return read_answer(
         result,
-        names,
+        result.collision_names(0),
+        result.clearance,
         status=tuple(result.status_names),
         position_error=result.position_error,
         orientation_error=result.orientation_error,
-        advice=words,
-        clearance=np.full(len(result), np.inf) if result.clearance is None else result.clearance,
+        advice=result.advice_on(0),
         solve_ms=solve_ms,
         ran_on=f"{result.engine} engine on {result.device}",
     )

@@ -38,7 +38,7 @@ HOST = re.compile(r"(?:\[([\da-fA-F:.]+)\]|([^\[\]:/@]+))(?::\d+)?")
 """The header Host: an IPv6 address in brackets, or a name or IPv4 address; then a port."""
 
 
-class Page:
+class Page(contextlib.AbstractContextManager["Page"]):
     """A served page; ends with `close`, which closes the source of answers, too.
 
     None in place of the first robot of a visitor is the first in the list; port 0 is a free one. PageError if there is
@@ -83,9 +83,6 @@ class Page:
         for thread in self._threads:
             thread.join(THREADS_END_S)
         self._solving.close()
-
-    def __enter__(self) -> "Page":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -55,8 +55,7 @@ class Panel:
         hint = "At most 1 MB; its meshes are not read. It stays on this page, and is not listed to others."
         self._input("upload", gui.add_upload_button("Show my URDF", color="gray", hint=hint, mime_type=".urdf,.xml"))
         tabs = gui.add_tab_group()
-        self.numbers: dict[str, tuple[Any, Any]] = {}
-        self._switches: dict[str, Any] = {}
+        self.numbers: dict[str, tuple[Any, Any, Any]] = {}  # position, rotation and switch of each target
         idle = posed.idle_dofs()
         joints = [(joint, int(robot.joint_qd_start[joint]) in idle) for joint in _slid_joints(robot)]
         with tabs.add_tab("Targets") as self._targets_tab:
@@ -117,7 +116,7 @@ class Panel:
             boxes = [gui.add_checkbox(f"Free about {axis[1]}", axis in target.free, hint=FREE) for axis in ROTATIONS]
             for box in boxes:
                 self._input(name, box, lambda _: {"free": tuple(compress(ROTATIONS, [one.value for one in boxes]))})
-        self.numbers[target.link], self._switches[target.link] = (position, rotation), switch
+        self.numbers[target.link] = position, rotation, switch
 
     def _slider(self, robot: RobotModel, posed: PosedRobot, joint: int) -> tuple[Any, int, float]:
         """Make the slider of a joint; return the slider, its coordinate, and slider units per coordinate unit."""
@@ -133,12 +132,8 @@ class Panel:
         return self._input(f"joint {coordinate}", slider, lambda value: value / scale), coordinate, scale
 
     def _button(self, label: str, action: str, hint: str | None = None) -> viser.GuiButtonHandle:
-        async def clicked(_: object) -> None:
-            self._enqueue(action, None)
-
         button = self._gui.add_button(label, hint=hint)
-        button.on_click(clicked)
-        return button
+        return self._input(action, button, lambda _: None)
 
     def _input(self, action: str, handle: Any, value_of: Callable[[Any], Any] = lambda value: value) -> Any:
         """Act when the visitor, and not the page, has changed a value; return the handle."""
@@ -147,7 +142,8 @@ class Panel:
             if event.client is not None:
                 self._enqueue(action, value_of(handle.value))
 
-        (handle.on_upload if isinstance(handle, viser.GuiUploadButtonHandle) else handle.on_update)(changed)
+        kinds = {viser.GuiUploadButtonHandle: "on_upload", viser.GuiButtonHandle: "on_click"}
+        getattr(handle, kinds.get(type(handle), "on_update"))(changed)
         return handle
 
     def show_posed(self, posed: PosedRobot) -> None:
@@ -158,8 +154,8 @@ class Panel:
         for slider, coordinate, scale in self.sliders:
             value = scale * float(posed.joint_q[coordinate])
             slider.value = round(min(max(value, slider.min), slider.max), 2)
-        for link, (position, rotation) in self.numbers.items():
-            pose, self._switches[link].value = posed.targets[link].pose, posed.targets[link].is_on
+        for link, (position, rotation, switch) in self.numbers.items():
+            pose, switch.value = posed.targets[link].pose, posed.targets[link].is_on
             position.value = tuple(np.round(pose[:3], 4).tolist())
             turn = viser.transforms.SO3.from_quaternion_xyzw(pose[3:]).as_rpy_radians()
             rotation.value = tuple(np.round(np.degrees([turn.roll, turn.pitch, turn.yaw]), 2).tolist())

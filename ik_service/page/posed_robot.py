@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.client import SolveTarget
 from ik_service.mechanism.names import leaf_links
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.page.geometry import robot_size
-from ik_service.page.questions import ROTATIONS, Answer, PageError, Question, asked_target
+from ik_service.page.questions import ROTATIONS, Answer, PageError, Question
 from ik_service.robots import JointType, RobotModel
 from ik_service.robots.readers.world_file import read_world
 from ik_service.solver.given.options import SolverOptions
@@ -44,6 +45,11 @@ class TargetState:
     pose: Float64Array  # in the world frame [m, xyzw], shape [7]
     free: tuple[str, ...] = ()  # free axes, of `ROTATIONS`
     is_on: bool = True  # whether the target is active
+
+    @property
+    def is_point(self) -> bool:
+        """Whether the orientation does not count."""
+        return len(self.free) == len(ROTATIONS)
 
 
 class PosedRobot:
@@ -122,8 +128,7 @@ class PosedRobot:
             pose = poses.get(link, reached)
             far, turn = np.linalg.norm(reached[:3] - pose[:3]), min(abs(float(reached[3:] @ pose[3:])), 1.0)
             self.change(link, pose=pose)
-            is_free = len(self.targets[link].free) == len(ROTATIONS)
-            self.error[link] = (float(far), np.nan if is_free else 2.0 * np.arccos(turn))
+            self.error[link] = (float(far), np.nan if self.targets[link].is_point else 2.0 * np.arccos(turn))
 
     def _poses(self, links: list[str]) -> Float64Array:
         """Return `T_world_link` of links [m, xyzw], shape [links, 7]."""
@@ -152,9 +157,12 @@ class PosedRobot:
 
         All start from the present configuration, or, without `is_started`, from starts of the solver's own.
         """
-        asked = tuple(asked_target(one.link, poses[:, k], one.free) for k, one in enumerate(targets))
+        asked = list[SolveTarget]()
+        for k, one in enumerate(targets):
+            turn: dict[str, Any] = {} if one.is_point else {"orientations_xyzw": poses[:, k, 3:], "free": one.free}
+            asked.append(SolveTarget(link=one.link, positions=poses[:, k, :3], **turn))
         start = np.tile(self.joint_q, (len(poses), 1)) if is_started else None
-        return Question(robot=self.name, targets=asked, initial_joint_q=start, **given)
+        return Question(robot=self.name, targets=tuple(asked), initial_joint_q=start, **given)
 
     def wanted_solutions(self) -> int | str:
         """Return the option `solutions` of a search for others: all where one whole pose leaves a finite number."""

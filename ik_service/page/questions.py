@@ -22,19 +22,6 @@ class PageError(IKError):
         self.may_pass = may_pass  # whether the same question may be answered later: the service is busy, or not there
 
 
-def asked_target(link: str, poses: Float64Array, free: Sequence[str] = ()) -> SolveTarget:
-    """Return the target of a link in n problems.
-
-    Args:
-        link: Name of the link.
-        poses: Target poses in the world frame [m, xyzw], shape [n, 7].
-        free: Free axes, of `ROTATIONS`; with all three the orientation does not count.
-    """
-    if len(free) == len(ROTATIONS):
-        return SolveTarget(link=link, positions=poses[:, :3])
-    return SolveTarget(link=link, positions=poses[:, :3], orientations_xyzw=poses[:, 3:], free=free)
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Question:
     """A batch of n problems."""
@@ -73,10 +60,10 @@ class Answer:
     ran_on: str  # engine and device
 
 
-def read_answer(result: Any, names: Sequence[str], **own: Any) -> Answer:
+def read_answer(result: Any, names: Sequence[str], clearance: Any, **own: Any) -> Answer:
     """Return an answer from a result of a solver or of the client; `own` are the fields with different values in both.
 
-    `names` are the names of the indices in `closest`.
+    `names` are the names of the indices in `closest`; the clearance is None where collision is not checked.
     """
     closest, found = result.closest, {"solutions": result.joint_q[:1], "branches": np.array([-1]), "is_complete": False}
     if result.solutions is not None:
@@ -88,6 +75,7 @@ def read_answer(result: Any, names: Sequence[str], **own: Any) -> Answer:
         success=result.success,
         iterations=result.iterations,
         proof=np.zeros(len(result), np.int32) if result.proof is None else result.proof,
+        clearance=np.full(len(result), np.inf) if clearance is None else clearance,
         closest=None if closest is None or closest[0, 0] < 0 else (names[closest[0, 0]], names[closest[0, 1]]),
         **found,
         **own,

@@ -81,11 +81,11 @@ def _answer(result: SolveResult) -> Answer:
     return read_answer(
         result,
         result.collision_names or (),
+        result.clearance_m,
         status=tuple(result.status.tolist()),
         position_error=_per_target(result, "position_error_m", result.position_error_m),
         orientation_error=_per_target(result, "orientation_error_rad", result.orientation_error_rad),
         advice=result.advice[0] if result.advice else "",
-        clearance=np.full(len(result), np.inf) if result.clearance_m is None else result.clearance_m,
         solve_ms=float(result.timing_ms["solve"]),
         ran_on=f"{result.engine} engine on {result.device}, over HTTP",
     )

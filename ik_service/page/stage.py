@@ -79,7 +79,7 @@ class Stage:
         self.shown = dict[str, Any]()  # "spheres", "ghosts", "path" and "slice" where they are shown
         self.obstacles: list[Obstacle] = []
         self._held: viser.TransformControlsHandle | None = None  # gizmo of the obstacle added or moved last
-        self.miss: viser.LineSegmentsHandle | None = None
+        self.miss = self._lines("/miss", np.zeros((1, 2, 3)), LIMIT_COLOR)
         placed = placed_bodies(posed.robot, posed.joint_q)
         points = np.concatenate([part.poses(placed)[0, :, :3] for part in self._parts])
         self._middle, low = 0.5 * (points.min(axis=0) + points.max(axis=0)), float(points[:, 2].min())
@@ -141,14 +141,11 @@ class Stage:
 
     def _draw_misses(self, posed: PosedRobot) -> None:
         missed = [target for target in posed.asked if posed.error[target.link][0] > POSITION_TOLERANCE]
-        if self.miss is not None:
-            self.miss.visible = bool(missed)
+        self.miss.visible = bool(missed)
         if missed:
             hands = posed.robot.forward_kinematics(posed.joint_q, [target.link for target in missed]).positions[0]
-            ends = np.stack([hands, np.stack([target.pose[:3] for target in missed])], axis=1).astype(np.float32)
-            if self.miss is None:
-                self.miss = self._lines("/miss", ends, LIMIT_COLOR)
-            self.miss.points = ends
+            ends = np.stack([hands, np.stack([target.pose[:3] for target in missed])], axis=1)
+            self.miss.points = ends.astype(np.float32)
 
     def _lines(self, name: str, ends: NDArray[Any], color: Color) -> viser.LineSegmentsHandle:
         points = ends.astype(np.float32)

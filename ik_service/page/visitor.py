@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ik_service.ik_solver import IKSolver
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.page import actions, words
 from ik_service.page.drawn_path import WAYPOINT_S, DrawnPath
@@ -166,7 +167,10 @@ class Visitor(View):
             path.followed = None
             self.panel.path.content = ""
         if "follow" in pending and len(path):
-            path.followed = self._ask(self._solving.follow, path.question(self.posed, **self._given()), WAYPOINT_S)
+            question, given = path.question(self.posed, **self._given()), {"dt": WAYPOINT_S}
+            path.followed = self._ask(
+                self._solving.call, IKSolver.follow, question, **given, start_joint_q=self.posed.joint_q
+            )
             path.at = 0
         if pending.keys() & {"clear", "follow", "plot"}:
             self.panel.show_motion(self.posed, path.followed)
@@ -232,9 +236,9 @@ class Visitor(View):
             self._path.add(self.posed)
             self.stage.show_path(self._path.lines)
 
-    def _ask(self, ask: Callable[..., Any], *given: Any) -> Any:
+    def _ask(self, ask: Callable[..., Any], *asked: Any, **given: Any) -> Any:
         with self._asking():
-            return ask(*given)
+            return ask(*asked, **given)
 
     def _look_for_solutions(self) -> None:
         given = self._given()
@@ -245,15 +249,14 @@ class Visitor(View):
         found = np.asarray(answer.solutions, np.float64)
         distance = np.abs(found - np.asarray(self.posed.joint_q, np.float64)).max(axis=1, initial=0.0)
         is_other = distance > OTHER_SOLUTION
-        self.others, self.branches = found[is_other], answer.branches[is_other]
-        self._show_others(is_complete=answer.is_complete)
+        self._show_others(found[is_other], answer.branches[is_other], is_complete=answer.is_complete)
 
     def _forget_others(self) -> None:
-        if len(self.others) or self.panel.found.content:
-            self.others, self.branches = self.others[:0], self.branches[:0]
-            self._show_others()
+        if self.panel.found.content:
+            self._show_others(self.others[:0], self.branches[:0])
 
-    def _show_others(self, *, is_complete: bool | None = None) -> None:
-        names = [words.ghost_name(k, branch) for k, branch in enumerate(self.branches.tolist())]
+    def _show_others(self, others: Float64Array, branches: NDArray[Any], *, is_complete: bool | None = None) -> None:
+        self.others, self.branches = others, branches
+        names = [words.ghost_name(k, branch) for k, branch in enumerate(branches.tolist())]
         self.stage.show_ghosts(self.posed, self.others)
         self.panel.show_solutions(names, is_complete=is_complete)

@@ -180,7 +180,7 @@ def test_a_link_that_is_clicked_is_dragged_beside_the_hand(guest):
     guest.click_link("panda_link4")
     assert [target.link for target in visitor.question.targets] == ["panda_hand"]
     assert not guest.stage.gizmos["panda_link4"].visible
-    assert not panel._switches["panda_link4"].value
+    assert not panel.numbers["panda_link4"][2].value
     now = guest.place("panda_link4")
     guest.click_link("panda_link4")
     np.testing.assert_allclose(guest.stage.gizmos["panda_link4"].position, now, atol=1e-6)

@@ -29,15 +29,15 @@ def slow(guest, monkeypatch, meanwhile=lambda: None):
 
     def wrapped(ask):
         @functools.wraps(ask)
-        def asked(*arguments):
+        def asked(*arguments, **given):
             panel = guest.panel
             until(lambda: SOLVING in panel.status.content)
             said.append((panel.status.content, meanwhile()))
-            return ask(*arguments)
+            return ask(*arguments, **given)
 
         return asked
 
-    for name in ("solve", "follow"):
+    for name in ("solve", "call"):
         monkeypatch.setattr(guest.visitor._solving, name, wrapped(getattr(guest.visitor._solving, name)))
     return said
 

@@ -29,8 +29,8 @@ def test_the_drawn_hand_follows_its_target(guest):
     hand = guest.place("panda_hand")
     assert np.abs(drawn - hand).max() < DRAWN_M
     assert "Reached" in guest.status
-    assert guest.stage.miss is None
-    assert 3 <= visitor.solves <= 7  # up to three on the way to each place
+    assert not guest.stage.miss.visible
+    assert 3 <= visitor.solves <= 13  # up to six on the way to each place
 
 
 def test_a_target_out_of_reach_is_said_and_drawn(guest):
@@ -81,7 +81,7 @@ def test_free_axes_change_what_is_asked(guest):
 
 
 def test_numbers_put_a_target(guest):
-    position, rotation = guest.panel.numbers["panda_hand"]
+    position, rotation, _ = guest.panel.numbers["panda_hand"]
     guest.click(position, (0.4, 0.1, 0.5))
     drawn = drawn_position(guest.stage.drawing, "panda_hand")
     assert np.linalg.norm(drawn - [0.4, 0.1, 0.5]) < 1e-3

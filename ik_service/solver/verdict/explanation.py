@@ -41,7 +41,7 @@ class ExplainedResult(ResultColumns):
     @property
     def advice(self) -> list[str]:
         """Advice on every problem, in words, computed on each access."""
-        return [self._advice(problem) for problem in range(len(self.success))]
+        return [self.advice_on(problem) for problem in range(len(self.success))]
 
     def explain(self, problem: int | None = None) -> str:
         """Return a summary of the batch: statuses, and the failed problems of largest cost with advice.
@@ -80,7 +80,7 @@ class ExplainedResult(ResultColumns):
 
     def _told(self, problem: int) -> str:
         """Return status, advice, errors and limits of a problem."""
-        lines = [f"problem {problem}: {self.status_names[problem]}. {self._advice(problem)}"]
+        lines = [f"problem {problem}: {self.status_names[problem]}. {self.advice_on(problem)}"]
         errors = self.position_error[problem], self.orientation_error[problem]
         for target, far, turned in zip(self.targets, *errors, strict=True):
             parts = [] if np.isnan(far) else [f"{1e3 * far:.3g} mm" if far < 1.0 else f"{far:.4g} m"]
@@ -89,14 +89,15 @@ class ExplainedResult(ResultColumns):
         held = [name for name, at in zip(self.dof_names, self.active_limits[problem], strict=True) if at]
         return "\n".join([*lines, f"  at a limit: {', '.join(held)}"] if held else lines)
 
-    def _advice(self, problem: int) -> str:
+    def advice_on(self, problem: int) -> str:
+        """Return advice on a problem, in words."""
         robot, options, batch = self.islands.robot, SolverOptions(), None
         if self.asked is not None:
             options, batch = self.asked
         given = robot, self.targets, options, self, self.islands
-        return advice(*given, problem=problem, collision_names=self._collision_names(problem), batch=batch)
+        return advice(*given, problem=problem, collision_names=self.collision_names(problem), batch=batch)
 
-    def _collision_names(self, problem: int) -> tuple[str, ...]:
+    def collision_names(self, problem: int) -> tuple[str, ...]:
         """Return names for the indices in the column `closest`; none where these are not known."""
         spheres = self.islands.robot.body_spheres
         if self.clearance is None or spheres is None or self.asked is None:
