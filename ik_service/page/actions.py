@@ -15,7 +15,7 @@ SOLVE_ACTIONS = frozenset(
     ("again", "ball", "box", "branch", "click", "collision", "drag", "pick", "remove", "size", "step", "undo")
 )
 """Actions that a solve of the targets completes."""
-QUESTION_ACTIONS = frozenset(("follow", "random", "solutions"))  # questions besides the solve of the targets
+QUESTION_ACTIONS = frozenset(("fit", "follow", "random", "solutions", "try"))  # other questions
 VIEW_ACTIONS = frozenset(("grab", "picks", "plot", "refresh", "save", "scheme", "spheres", "time", "upload"))
 """Those that change what is seen alone."""
 QUIET_ACTIONS = frozenset(("grab", "play", "plot", "refresh", "save", "slice", "time"))

@@ -4,14 +4,17 @@ import io
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ik_service.mechanism.transforms import Float64Array
+from ik_service.motion.clip_result import ClipResult
 from ik_service.motion.result import PathResult
-from ik_service.page.posed_robot import PosedRobot
+from ik_service.page.posed_robot import ORIENTATION_TOLERANCE, POSITION_TOLERANCE, PosedRobot
 from ik_service.page.questions import Question
 
 APART_M, APART_RAD = 0.005, 0.03  # least way of a target from waypoint to waypoint [m], or turn [rad]
 WAYPOINT_S = 0.05  # time from waypoint to waypoint [s]
+RAMP_S = 0.2  # least time in which a joint of a clip comes to its full speed [s]
 WAYPOINTS_MOST = 1000
 
 
@@ -19,7 +22,7 @@ class DrawnPath:
     """A path."""
 
     def __init__(self) -> None:
-        self.followed: PathResult | None = None  # joint motion along the path; None before the solve
+        self.followed: PathResult | ClipResult | None = None  # joint motion along the path; None before the solve
         self.at: int | None = None  # the next waypoint of the robot; None while the robot does not move
         self._links: tuple[str, ...] = ()
         self._poses: list[Float64Array] = []
@@ -40,6 +43,17 @@ class DrawnPath:
     def poses(self, at: int) -> dict[str, Float64Array]:
         """Return the pose of every target at a waypoint, by link [m, xyzw]."""
         return dict(zip(self._links, self._poses[at], strict=True))
+
+    @property
+    def met(self) -> NDArray[np.bool_]:
+        """Whether the motion meets every target at each waypoint, free of contact, shape [n]."""
+        path = self.followed
+        if not isinstance(path, ClipResult):
+            return np.zeros(len(self), bool) if path is None else path.success
+        far, turned = np.nan_to_num(path.position_error), np.nan_to_num(path.orientation_error)
+        is_near = (far <= POSITION_TOLERANCE) & (turned <= ORIENTATION_TOLERANCE)
+        is_free = True if path.clearance is None else path.clearance[:, None] > 0.0
+        return np.asarray((is_near & is_free).all(axis=1))
 
     @property
     def lines(self) -> Float64Array:

@@ -4,7 +4,7 @@ The panel holds no state of the robot: the visitor sets the shown values, and th
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
@@ -13,13 +13,15 @@ import viser
 import viser.transforms
 
 from ik_service.mechanism.transforms import quaternion_from_rpy
+from ik_service.motion.clip_result import ClipResult
 from ik_service.motion.result import PathResult
-from ik_service.page.drawn_path import WAYPOINT_S
-from ik_service.page.posed_robot import PLANES, PosedRobot, TargetState
+from ik_service.page.drawn_path import RAMP_S, WAYPOINT_S
+from ik_service.page.posed_robot import DIRECTIONS, PLANES, PosedRobot, TargetState
 from ik_service.page.questions import ROTATIONS
 from ik_service.page.stage import OBSTACLE_SIZE, Obstacle
 from ik_service.page.words import BRANCHES, solutions_html
 from ik_service.robots import JointType, RobotModel
+from ik_service.solver.candidates import Criterion
 
 UNLIMITED_TURN, UNLIMITED_WAY = np.pi, 1.0  # range of the slider of a joint without limits [rad, m]
 NO_SLICE = "off"
@@ -32,6 +34,15 @@ PICK = (
 )
 SPHERES = "The spheres of the collision model; the closest two links in red."
 HERE = "this one"
+CRITERIA: Mapping[str, Criterion] = {
+    "moves well": "manipulability",
+    "farthest from contact": "clearance",
+    "joints move least": "nearest",
+    "far from joint limits": "limit_margin",
+    "first found": "first",
+}
+TRY = f"The first target in {DIRECTIONS} orientations at its place: the best is taken. Small grippers show all."
+CLIP = f"Targets need not be met: least errors within joint speeds, each reached in {RAMP_S:g} s at the soonest."
 JOINTS, SPEEDS = "joints", "speeds"
 
 
@@ -86,6 +97,8 @@ class Panel:
             self.others = self._button("Other solutions", "solutions", only)
             self.others.disabled = only is not None
             self.solution = self._input("pick", gui.add_dropdown("Take", [HERE], disabled=True, hint=BRANCHES))
+            self.criterion = gui.add_dropdown("Best", tuple(CRITERIA))
+            self._button("Try other directions", "try", TRY)
             self.found = gui.add_html("")
             self.plane = self._input("slice", gui.add_dropdown("Reachable slice", [NO_SLICE, *PLANES], hint=SLICE))
             self._button("Solve 1000 random targets", "random")
@@ -93,6 +106,7 @@ class Panel:
         with tabs.add_tab("Path") as self._path_tab:
             self.record = gui.add_checkbox("Record what is dragged", False)
             self._button("Follow the path", "follow", "Through all recorded waypoints, on the best branch.")
+            self._button("Fit a clip", "fit", CLIP)
             self._button("Clear", "clear")
             time = gui.add_slider("Time [s]", 0.0, 1.0, WAYPOINT_S, 0.0, disabled=True)
             self.time = self._input("time", time)
@@ -165,14 +179,14 @@ class Panel:
         for one in last:
             self.size.value = round(1e3 * one.size, 1)
 
-    def show_motion(self, posed: PosedRobot, path: PathResult | None) -> None:
+    def show_motion(self, posed: PosedRobot, path: PathResult | ClipResult | None) -> None:
         """Plot positions or speeds of joints with sliders along a path; of None, remove the plot."""
         if self._plot is not None:
             self._plot.remove()
         self._plot, self.time.disabled = None, path is None
         if path is None:
             return
-        self.time.value, self.time.max = 0.0, path.dt * max(len(path) - 1, 1)
+        self.time.max = path.dt * max(len(path) - 1, 1)
         robot, shown = posed.robot, self.sliders[: len(PLOT_COLORS)]
         title, columns = "Joints [° or mm]", [scale * path.joint_q[:, c] for _, c, scale in shown]
         if self.plotted.value == SPEEDS:

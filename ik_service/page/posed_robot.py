@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ik_service.client import SolveTarget
 from ik_service.mechanism.names import leaf_links
-from ik_service.mechanism.transforms import Float64Array
+from ik_service.mechanism.transforms import Float64Array, quaternion_exp, quaternion_multiply
 from ik_service.page.geometry import robot_size
 from ik_service.page.questions import ROTATIONS, Answer, PageError, Question
 from ik_service.robots import JointType, RobotModel
@@ -34,6 +34,8 @@ FIRST: Mapping[str, Any] = json.loads((files("ik_service.page") / "first_poses.j
 PLANES: Mapping[str, tuple[int, int]] = {"level": (0, 1), "upright, along x": (0, 2), "upright, along y": (1, 2)}
 """Axes of the world spanning each plane of a slice, about the robot's base, through the first active target."""
 SLICE_PLACES, SLICE_WIDTH = 41, 2.2  # places along each side of a slice, and its width over the size of the robot
+DIRECTIONS, TILT_MOST = 60, 1.4  # directions of a tool that are tried, and their largest tilt [rad]
+GOLDEN = np.pi * (3.0 - 5.0**0.5)  # angle about the present direction from one to the next [rad]: spreads evenly
 LIMB_DOFS, FINGER_DOFS = 3, 4  # least DOFs that carry a hand, most DOFs of its finger
 
 
@@ -218,6 +220,21 @@ class PosedRobot:
         for axis, along in zip(PLANES[plane], np.meshgrid(steps, steps, indexing="ij"), strict=True):
             poses[:, axis] = base[axis] + along.ravel()
         return self.question_at([target], poses[:, None], **given), float(steps[1] - steps[0])
+
+    def direction_question(self, **given: Any) -> Question:
+        """Return problems with the first target turned about its place, other targets as they are.
+
+        The axis z of the tool has directions on a cap about the present one, the first problem; PageError for a target
+        with a free orientation.
+        """
+        poses, k = np.tile([one.pose for one in self.asked], (DIRECTIONS, 1, 1)), np.arange(DIRECTIONS)[:, None]
+        if not self.asked or self.asked[0].is_point:
+            raise PageError("The first target leaves all rotations free, so there are no directions to try.")
+        tilt, about = np.arccos(1.0 - (1.0 - np.cos(TILT_MOST)) * k / DIRECTIONS), GOLDEN * k
+        tilts = quaternion_exp(tilt * np.concatenate([np.cos(about), np.sin(about), 0.0 * k], axis=1))
+        turns = quaternion_multiply(tilts, quaternion_exp(np.sqrt(2.0) * about * [0.0, 0.0, 1.0]))
+        poses[:, 0, 3:] = quaternion_multiply(poses[:, 0, 3:], turns)
+        return self.question_at(self.asked, poses, **given)
 
     def _is_met(self, link: str) -> bool:
         position, orientation = self.error[link]

@@ -9,7 +9,7 @@ import numpy as np
 import viser
 from numpy.typing import NDArray
 
-from ik_service.mechanism.transforms import Float64Array
+from ik_service.mechanism.transforms import Float64Array, quaternion_rotate
 from ik_service.page.drawing import LIMIT_COLOR, RobotDrawing
 from ik_service.page.geometry import Body, Color, placed_bodies, robot_parts, robot_size, sphere_parts
 from ik_service.page.posed_robot import POSITION_TOLERANCE, PosedRobot, TargetState
@@ -23,6 +23,10 @@ SPHERE_COLOR: Color = (64, 145, 220)
 SPHERE_OPACITY = 0.35
 PATH_COLOR: Color = (60, 110, 220)
 SLICE_DOT = 0.3  # size of a place of a slice over the way to the next
+FORK = np.array(
+    [[0, -1.7], [0, -1.45], [-0.1, -1.45], [0.1, -1.45], [-0.1, -1.45], [-0.1, -1.3], [0.1, -1.45], [0.1, -1.3]]
+)
+"""Ends y, z of the lines of a small gripper before a target, in the frame of the target, over the size of a gizmo."""
 OBSTACLE_COLOR: Color = (205, 160, 110)
 OBSTACLE_SIZE = 0.15  # [m]
 OBSTACLES_MOST = 8
@@ -76,7 +80,7 @@ class Stage:
         self.drawing = RobotDrawing(self._scene, "/robot", posed.robot, self._parts, posed.joint_q)
         self.gizmo_size = GIZMO_SHARE * self._size / max(1.0, 0.5 * len(posed.asked)) ** 0.5  # [m]
         self.gizmos: dict[str, viser.TransformControlsHandle] = {}  # of targets, by link
-        self.shown = dict[str, Any]()  # "spheres", "ghosts", "path" and "slice" where they are shown
+        self.shown = dict[str, Any]()  # "spheres", "ghosts", "forks", "path" and "slice" where they are shown
         self.obstacles: list[Obstacle] = []
         self._held: viser.TransformControlsHandle | None = None  # gizmo of the obstacle added or moved last
         self.miss = self._lines("/miss", np.zeros((1, 2, 3)), LIMIT_COLOR)
@@ -191,6 +195,16 @@ class Stage:
             )
             for k, place in enumerate(_own_places(posed, joint_q)):
                 self._scene.add_label(f"/ghosts/label_{k}", str(k + 1), position=place, anchor=ANCHORS[k % 2])
+
+    def show_forks(self, forks: Sequence[tuple[Color, Float64Array]]) -> None:
+        """Show forks that point at poses [m, xyzw], shape [n, 7] for each color, instead of the previous ones."""
+        self._hide("forks")
+        if forks:
+            self.shown["forks"] = self._scene.add_frame("/forks", show_axes=False)
+        for k, (color, poses) in enumerate(forks):
+            ends = self.gizmo_size * np.pad(FORK, ((0, 0), (1, 0)))
+            ends = quaternion_rotate(poses[:, None, 3:], ends) + poses[:, None, :3]
+            self._lines(f"/forks/{k}", ends.reshape(-1, 2, 3), color)
 
     def show_path(self, lines: Float64Array) -> None:
         """Show the way of targets [m], shape [pieces, 2, 3]; of no pieces, nothing."""

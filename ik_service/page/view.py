@@ -138,7 +138,7 @@ class View:
             self.panel.status.content = words.status_html(
                 self.posed, self.trouble, keeps_branch=not self.panel.any_branch.value, objects=self._watched()
             )
-        self.panel.path.content = words.path_html(len(self._path), self._path.followed)
+        self.panel.path.content = words.path_html(self._path)
         self.panel.show_posed(self.posed)
         self.panel.show_size(self.stage.last_obstacle)
         if self.question is not None:

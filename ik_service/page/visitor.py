@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from ik_service.ik_solver import IKSolver
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.page import actions, words
-from ik_service.page.drawn_path import WAYPOINT_S, DrawnPath
-from ik_service.page.panel import NO_SLICE
+from ik_service.page.drawn_path import RAMP_S, WAYPOINT_S, DrawnPath
+from ik_service.page.panel import CRITERIA, NO_SLICE
 from ik_service.page.posed_robot import TargetState
 from ik_service.page.questions import Answer, PageError
 from ik_service.page.stage import pose_of
@@ -120,7 +120,7 @@ class Visitor(View):
         """Change targets, configuration and obstacles, and solve."""
         targets = {link: pending[f"target {link}"] for link in self.posed.targets if f"target {link}" in pending}
         is_solved = bool(targets or pending.keys() & actions.SOLVE_ACTIONS)
-        if targets or pending.keys() & {"grab", "pick"}:
+        if targets or pending.keys() & {"grab", "pick", "try"}:
             self._earlier.append((self.posed.joint_q, dict(self.posed.targets)))
         if "undo" in pending and self._earlier:
             self.posed.joint_q, targets_before = self._earlier.pop()
@@ -148,7 +148,9 @@ class Visitor(View):
             self.stage.show_spheres(self.posed, visible=pending["spheres"])
         if "solutions" in pending:
             self._look_for_solutions()
-        if pending.keys() & {"clear", "follow", "play", "plot", "time"}:
+        if "try" in pending:
+            self._try_directions()
+        if pending.keys() & {"clear", "fit", "follow", "play", "plot", "time"}:
             self._do_path(pending)
         if "save" in pending and self._path.followed is not None:
             self.client.send_file_download("path.csv", self._path.csv)
@@ -161,24 +163,27 @@ class Visitor(View):
             self.panel.random.content = words.random_html(self._ask(self._solving.solve, question))
 
     def _do_path(self, pending: dict[str, Any]) -> None:
-        """Follow the drawn path, show the next waypoint or the waypoint of the time line, or delete the path."""
-        path = self._path = DrawnPath() if "clear" in pending else self._path
-        if "clear" in pending or "follow" in pending:
-            path.followed = None
-            self.panel.path.content = ""
-        if "follow" in pending and len(path):
-            question, given = path.question(self.posed, **self._given()), {"dt": WAYPOINT_S}
-            path.followed = self._ask(
-                self._solving.call, IKSolver.follow, question, **given, start_joint_q=self.posed.joint_q
-            )
-            path.at = 0
-        if pending.keys() & {"clear", "follow", "plot"}:
+        """Follow the drawn path or fit a clip, show the next waypoint or that of the time line, or delete the path."""
+        path, robot = DrawnPath() if "clear" in pending else self._path, self.posed.robot
+        fastest = np.minimum(robot.joint_acceleration_limit, robot.joint_velocity_limit / RAMP_S)
+        calls: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+            "follow": (IKSolver.follow, {"start_joint_q": self.posed.joint_q}),
+            "fit": (IKSolver.fit_clip, {"acceleration": fastest}),
+        }
+        self._path = path
+        for action in calls.keys() & pending.keys():
+            path.followed, self.panel.path.content = None, ""
+            if len(path):
+                question, (method, own) = path.question(self.posed, **self._given()), calls[action]
+                path.followed = self._ask(self._solving.call, method, question, dt=WAYPOINT_S, **own)
+                path.at = 0
+        if pending.keys() & {"clear", "fit", "follow", "plot"}:
             self.panel.show_motion(self.posed, path.followed)
         plays = "time" not in pending
         path.at = path.at if plays else min(round(pending["time"] / WAYPOINT_S), len(path) - 1)
         if path.followed is not None and path.at is not None:
             self.posed.stand(path.followed.joint_q[path.at], path.poses(path.at))
-            self.posed.waypoint_met = bool(path.followed.success[path.at])
+            self.posed.waypoint_met = bool(path.met[path.at])
             self.stage.place_gizmos(self.posed)
             self.panel.time.value = WAYPOINT_S * path.at
             path.at = path.at + 1 if plays and path.at + 1 < len(path) else None
@@ -251,8 +256,26 @@ class Visitor(View):
         is_other = distance > OTHER_SOLUTION
         self._show_others(found[is_other], answer.branches[is_other], is_complete=answer.is_complete)
 
+    def _try_directions(self) -> None:
+        """Try the first target in other directions; the robot stands where the best answer is."""
+        question = self.posed.direction_question(**self._given())
+        asked, criterion = question.targets[0], CRITERIA[self.panel.criterion.value]
+        self._forget_others()
+        given = {"initial_joint_q": question.initial_joint_q, "criterion": criterion}
+        choice = self._ask(self._solving.call, IKSolver.solve_any, question, **given)
+        poses, fates = np.concatenate([asked.positions, asked.orientations_xyzw], axis=1), choice.fate
+        for best in choice.candidate[choice.success]:
+            fates[best], self._path.at = len(words.FATES) - 1, None
+            self.posed.change(asked.link, pose=poses[best])
+            self.posed.joint_q = choice.joint_q[0]
+            self.stage.place_gizmos(self.posed)
+            self._solve()
+        self.stage.show_forks([(color, poses[fates == fate]) for fate, (_, color) in enumerate(words.FATES)])
+        self.panel.found.content = words.choice_html(fates)
+
     def _forget_others(self) -> None:
         if self.panel.found.content:
+            self.stage.show_forks(())
             self._show_others(self.others[:0], self.branches[:0])
 
     def _show_others(self, others: Float64Array, branches: NDArray[Any], *, is_complete: bool | None = None) -> None:

@@ -9,9 +9,10 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ik_service.motion.result import PathResult
-from ik_service.page.drawn_path import WAYPOINTS_MOST
+from ik_service.motion.clip_result import ClipResult
+from ik_service.page.drawn_path import WAYPOINTS_MOST, DrawnPath
 from ik_service.page.geometry import Color
 from ik_service.page.posed_robot import ORIENTATION_TOLERANCE, POSITION_TOLERANCE, PosedRobot
 from ik_service.page.questions import Answer
@@ -46,6 +47,16 @@ PROOFS: Mapping[int, str] = {
     BY_CONTACT: "Proof: what is fixed to the target's link touches an object there, whatever the arm does.",
 }
 """Reason of each kind of proof, by the column `proof`."""
+FATES: Sequence[tuple[str, Color]] = (
+    ("proven out of reach", (190, 105, 15)),
+    ("not reached", FAR_COLOR),
+    ("proven to be blocked", HIT),
+    ("blocked", (225, 110, 150)),
+    ("not needed", (140, 148, 160)),
+    ("reachable", BY_HAND),
+    ("chosen", GOOD),
+)
+"""Name and color of each fate of a direction, in the order of the solver's, and of the chosen one."""
 BRANCH_PARTS: Mapping[str, int] = {"shoulder": 4, "elbow": 2, "wrist": 1}
 """Bits of a branch code. Their meaning depends on the axes of the robot, so they are letters, not sides."""
 BRANCHES = (
@@ -115,6 +126,13 @@ def solutions_html(count: int, *, is_complete: bool, is_checked: bool) -> str:
     return block_html(f"{found}{' free of contact' if is_checked else ''}, apart from whole turns of joints.")
 
 
+def choice_html(fates: NDArray[Any]) -> str:
+    """Return how many directions had each fate, of `FATES`."""
+    counts = np.bincount(fates, minlength=len(FATES)).tolist()
+    told = [_badge(f"{count} {word}", color) for (word, color), count in zip(FATES, counts, strict=True) if count]
+    return block_html(f"{len(fates)} directions tried: {' '.join(reversed(told))}")
+
+
 def waiting_html(posed: PosedRobot, seconds: float, reason: str = "") -> str:
     """Return the status of pending answers, with a reason for the wait; an earlier answer is not shown."""
     return _status(posed, f"Solving ... {int(seconds)} s" if seconds >= 1.0 else "Solving ...", BY_HAND, "", [reason])
@@ -142,15 +160,20 @@ def random_html(answer: Answer) -> str:
     return block_html(badge + _paragraph(f"{100.0 * solved / count:.1f} % in {took}."))
 
 
-def path_html(waypoints: int, followed: PathResult | None = None) -> str:
-    """Return the text about a drawn path."""
-    if followed is None:
-        return block_html(f"{waypoints} of at most {WAYPOINTS_MOST} waypoints recorded.") if waypoints else ""
-    met, fast = int(followed.success.sum()), int(followed.over_velocity[1:].any(axis=1).sum())
-    badge = _badge(f"{met} of {waypoints} waypoints met", GOOD if met == waypoints else FAR_COLOR)
-    faster = f" Joints would go too fast to {fast}: drag slower." if fast else ""
-    most = float(followed.joint_change[1:].max(initial=0.0))
-    return block_html(badge + _paragraph(f"From one to the next a joint moves by {most:.2f} rad or m at most.{faster}"))
+def path_html(path: DrawnPath) -> str:
+    """Return the text about a drawn path, followed or fitted as a clip."""
+    found, count = path.followed, len(path)
+    if found is None:
+        return block_html(f"{count} of at most {WAYPOINTS_MOST} waypoints recorded.") if count else ""
+    met, fast = int(path.met.sum()), int(found.over_velocity[1:].any(axis=1).sum())
+    badge = _badge(f"{met} of {count} waypoints met", GOOD if met == count else FAR_COLOR)
+    if isinstance(found, ClipResult):
+        lines = [f"{line[0].upper()}{line[1:]}." for line in found.explain().splitlines()[1:] if "cost" not in line]
+    else:
+        most = float(found.joint_change[1:].max(initial=0.0))
+        lines = [f"From one to the next a joint moves by {most:.2f} rad or m at most."]
+        lines += [f"Joints would go too fast to {fast}: drag slower, or fit a clip."] if fast else []
+    return block_html(badge + "".join(map(_paragraph, lines)))
 
 
 def _lines(posed: PosedRobot, *, keeps_branch: bool, objects: Mapping[str, Any] | None) -> list[str]:

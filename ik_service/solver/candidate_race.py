@@ -119,6 +119,7 @@ class CandidateRace:
             np.where(found, self._best, np.nan),
             np.where(found, np.int8(IKStatus.CONVERGED), self._status),
             counts.astype(np.int32),
+            self._fate,
             order.coordinate_names,
             None if choice.via is None else order.coordinates_of(self._via_joint_q),
         )

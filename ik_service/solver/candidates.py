@@ -35,6 +35,7 @@ class CandidateResult:
             candidates that came nearest to success.
         counts: Candidates by fate when last tried, int32 [groups, 6], in the order of FATES: proven to be out of reach,
             not reached, proven to be blocked by the hand, blocked, not needed, solved.
+        fate: Fate of each candidate, the place of a word of FATES, int8 [candidates].
         via_joint_q: Configuration at the second pose of `via`, as `joint_q`; None without.
         coordinate_names: Names of the columns of `joint_q`.
     """
@@ -44,6 +45,7 @@ class CandidateResult:
     value: Float64Array
     status: NDArray[np.int8]
     counts: NDArray[np.int32]
+    fate: NDArray[np.int8]
     coordinate_names: tuple[str, ...]
     via_joint_q: NDArray[np.floating[Any]] | None = None
 
