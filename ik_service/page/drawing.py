@@ -55,7 +55,7 @@ class RobotDrawing:
                 opacity=opacity,
                 lod="off",
                 cast_shadow=opacity is None,
-                receive_shadow=opacity is None,
+                receive_shadow=False,
             )
             self._drawn.append((part, node))
         rods, self._rods = loop_rods(robot, bodies), None

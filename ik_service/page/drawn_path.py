@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.mechanism.transforms import Float64Array
+from ik_service.mechanism.transforms import Float64Array, rotation_between
 from ik_service.motion.clip_result import ClipResult
 from ik_service.motion.result import PathResult
-from ik_service.page.posed_robot import ORIENTATION_TOLERANCE, POSITION_TOLERANCE, PosedRobot
+from ik_service.page.posed_robot import TOLERANCES, PosedRobot
 from ik_service.page.questions import Question
 
 APART_M, APART_RAD = 0.005, 0.03  # least way of a target from waypoint to waypoint [m], or turn [rad]
@@ -46,14 +46,12 @@ class DrawnPath:
 
     @property
     def met(self) -> NDArray[np.bool_]:
-        """Whether the motion meets every target at each waypoint, free of contact, shape [n]."""
+        """Mask of waypoints where the motion meets every target, free of contact, shape [n]."""
         path = self.followed
-        if not isinstance(path, ClipResult):
-            return np.zeros(len(self), bool) if path is None else path.success
-        far, turned = np.nan_to_num(path.position_error), np.nan_to_num(path.orientation_error)
-        is_near = (far <= POSITION_TOLERANCE) & (turned <= ORIENTATION_TOLERANCE)
-        is_free = True if path.clearance is None else path.clearance[:, None] > 0.0
-        return np.asarray((is_near & is_free).all(axis=1))
+        assert path is not None
+        errors = np.nan_to_num(np.stack([path.position_error, path.orientation_error], axis=2))
+        is_near = (errors <= TOLERANCES).all(axis=(1, 2))
+        return np.asarray(is_near if path.clearance is None else is_near & (path.clearance > 0.0))
 
     @property
     def lines(self) -> Float64Array:
@@ -80,5 +78,5 @@ class DrawnPath:
 
 def _is_apart(before: Float64Array, after: Float64Array) -> bool:
     way = np.linalg.norm(after[:, :3] - before[:, :3], axis=1)
-    turn = 2.0 * np.arccos(np.minimum(np.abs((after[:, 3:] * before[:, 3:]).sum(axis=1)), 1.0))
+    turn = np.linalg.norm(rotation_between(before[:, 3:], after[:, 3:]), axis=1)
     return bool((way > APART_M).any() or (turn > APART_RAD).any())

@@ -33,6 +33,7 @@ SIDES = 28  # of round meshes
 EDGE = 0.14  # radius of the edge of a cylinder, over its radius
 BOX_EDGE = 0.07  # width of the edge of a box, over its sizes
 OWN, MIXED, RESULT = 0.0, 0.3, 1.0  # share of the color of a result in the color of a part
+REST = (OWN, -1, -1, ROD_COLOR)  # share, index, link and color of parts that are added without
 LEAST_SIZE = 1e-3  # size of a robot without any length [m]
 _Z_AXIS = np.array([0.0, 0.0, 1.0])
 
@@ -102,27 +103,15 @@ class Parts:
         return transform_multiply(bodies[:, self.body], self.X_body)
 
 
-class _Row(NamedTuple):
-    """One part during collection."""
-
-    body: int
-    pose: Float64Array
-    scales: tuple[float, float, float]
-    share: float
-    number: int = -1
-    link: int = -1
-    color: Color = ROD_COLOR
-
-
 class _Collected:
     """Parts during collection, by mesh."""
 
     def __init__(self) -> None:
-        self._meshes, self._rows = {**_shapes()}, defaultdict[str, list[_Row]](list)
+        self._meshes, self._rows = {**_shapes()}, defaultdict[str, list[tuple[Any, ...]]](list)
 
     def add(self, mesh: str, *row: Any) -> None:
-        """Add a part, a copy of a mesh, by the name of the mesh."""
-        self._rows[mesh].append(_Row(*row))
+        """Add a part, a copy of a mesh by its name: at least the first three columns of `Parts`."""
+        self._rows[mesh].append((*row, *REST[len(row) - 3 :]))
 
     def add_cylinder(self, body: int, pose: Float64Array, radius: float, length: float, *of: Any) -> None:
         """Add a cylinder about z of the pose with round edges; `of` is share, index, link and color."""
@@ -229,12 +218,11 @@ def sphere_parts(robot: RobotModel) -> Parts:
     """Return the collision spheres of a robot with a collision model; `index` is the place of the link in `links`."""
     spheres = robot.body_spheres
     assert spheres is not None  # the robot has some
-    rows = [
-        _Row(int(spheres.link_body[place]), _at(spheres.centers[k]), (float(spheres.radii[k]),) * 3, RESULT, place)
-        for place in range(len(spheres.links))
-        for k in range(*spheres.of_link(place).indices(len(spheres.radii)))
-    ]
-    return _parts(_shapes()["ball"], rows)
+    collected = _Collected()
+    for place, body in enumerate(spheres.link_body.tolist()):
+        for k in range(*spheres.of_link(place).indices(len(spheres.radii))):
+            collected.add("ball", body, _at(spheres.centers[k]), (float(spheres.radii[k]),) * 3, RESULT, place)
+    return collected.parts()[0]
 
 
 def robot_size(robot: RobotModel) -> float:
@@ -281,6 +269,6 @@ def _at(point: Any) -> Float64Array:
     return np.concatenate([point, identity_transform()[3:]])
 
 
-def _parts(mesh: Mesh, rows: list[_Row]) -> Parts:
+def _parts(mesh: Mesh, rows: list[tuple[Any, ...]]) -> Parts:
     body, pose, scales, share, index, link, color = (np.array(column) for column in zip(*rows, strict=True))
     return Parts(mesh, body, pose, scales, share, index, link, color.astype(np.uint8))

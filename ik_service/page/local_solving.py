@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
 
 from ik_service.ik_solver import IKSolver
 from ik_service.kernels.kernel_loading import KernelsFor
@@ -17,7 +16,6 @@ from ik_service.page.questions import Answer, PageError, Question, read_answer
 from ik_service.robots import RobotModel, builtin_robot_names, builtin_urdf, load_robot
 from ik_service.robots.readers.world_file import read_world
 from ik_service.solver.given.targets import Target
-from ik_service.solver.result import IKResult
 from objectives.errors import IKError
 
 SOLVERS_MOST = 16  # solvers that are kept: one for each robot and choice of free axes
@@ -38,13 +36,13 @@ class LocalSolving:
         self.robots = builtin_robot_names()
         self.files = dict[str, str]()  # of uploaded robots, the oldest first, by names that are local to the page
         self._device, self._lock = device, threading.RLock()
-        self._models, self._bodies = dict[str, RobotModel](), dict[str, Mapping[str, Sequence[Body]]]()
+        self._models = dict[str, RobotModel]()
+        self.bodies = dict[str, Mapping[str, Sequence[Body]]]()  # of links to be drawn, by robots that `robot` returned
         self._solvers: OrderedDict[tuple[object, ...], IKSolver] = OrderedDict()
-        self._loaded = WeakSet[IKSolver]()  # solvers that have solved
         if robot_file is not None:
             name = Path(robot_file).stem
             self._models[name], path = load_robot(robot_file), Path(robot_file)
-            self._bodies[name] = visible_bodies(path.read_bytes(), path) if path.suffix == ".urdf" else {}
+            self.bodies[name] = visible_bodies(path.read_bytes(), path) if path.suffix == ".urdf" else {}
             self.files[name] = robot_file
             self.robots = (name, *(other for other in self.robots if other != name))
 
@@ -53,14 +51,8 @@ class LocalSolving:
         if name not in self._models:
             if name not in self.robots:
                 raise PageError(f"There is no robot '{name}' here. Robots: {', '.join(self.robots)}.")
-            self._models[name] = load_robot(name)
+            self._models[name], self.bodies[name] = load_robot(name), visible_bodies(builtin_urdf(name))
         return self._models[name]
-
-    def bodies(self, name: str) -> Mapping[str, Sequence[Body]]:
-        """Return the bodies of links to be drawn, by name, for links with bodies here."""
-        if name not in self._bodies and name in builtin_robot_names():
-            self._bodies[name] = visible_bodies(builtin_urdf(name))
-        return self._bodies.get(name, {})
 
     def add_robot(self, name: str, text: bytes) -> str:
         """Keep an uploaded URDF, as one of the last `BROUGHT_MOST`; return its name from now on.
@@ -78,26 +70,36 @@ class LocalSolving:
         file, name = name, f"{Path(name).stem[:40]} {model.content_hash[:6]}"
         with self._lock:
             self.files.pop(name, None)
-            self._models[name], self.files[name], self._bodies[name] = model, file, visible_bodies(text)
+            self._models[name], self.files[name], self.bodies[name] = model, file, visible_bodies(text)
             for old in [one for one in self.files if one not in self.robots][:-BROUGHT_MOST]:
-                del self._models[old], self.files[old], self._bodies[old]
+                del self._models[old], self.files[old], self.bodies[old]
         return name
 
     def solve(self, question: Question) -> Answer:
         """Answer a question; PageError where a value is not allowed, or kernels cannot be compiled."""
         with self._explained():
-            solve = partial(_called, IKSolver.solve, self._solver(question), question)
-            if self._solver(question) not in self._loaded:
-                solve(initial_joint_q=question.initial_joint_q)  # loads code, which is no part of the time
-                self._loaded.add(self._solver(question))
+            self._solver(question)  # loads code, which is no part of the time
             begun = time.perf_counter()
-            result = solve(initial_joint_q=question.initial_joint_q)
-            return _answer(result, 1e3 * (time.perf_counter() - begun))
+            result = self.call(IKSolver.solve, question, initial_joint_q=question.initial_joint_q)
+            took_ms = 1e3 * (time.perf_counter() - begun)
+            return read_answer(
+                result,
+                result.collision_names(0),
+                result.clearance,
+                status=tuple(result.status_names),
+                position_error=result.position_error,
+                orientation_error=result.orientation_error,
+                advice=result.advice_on(0),
+                solve_ms=took_ms,
+                ran_on=f"{result.engine} engine on {result.device}",
+            )
 
     def call(self, method: Callable[..., Any], question: Question, **given: Any) -> Any:
-        """Return the result of another method of `IKSolver` for the problems of a question; errors as of `solve`."""
+        """Return the result of a method of `IKSolver` for the problems of a question; errors as of `solve`."""
         with self._explained():
-            return _called(method, self._solver(question), question, **given)
+            world = question.fields["world"]
+            given |= {"world": world and read_world(world), "options": dict(question.options)}
+            return method(self._solver(question), *question.poses, **given)
 
     def close(self) -> None:
         """Forget the solvers."""
@@ -115,30 +117,10 @@ class LocalSolving:
     def _solver(self, question: Question) -> IKSolver:
         key = (question.robot, *((target.link, target.free) for target in question.targets))
         if key not in self._solvers:
-            robot = self.robot(question.robot)
-            self._solvers[key] = IKSolver(
-                robot, [Target(one.link, free=one.free) for one in question.targets], device=self._device
-            )
+            targets = [Target(one.link, free=one.free) for one in question.targets]
+            self._solvers[key] = IKSolver(self.robot(question.robot), targets, device=self._device)
+            self.call(IKSolver.solve, question, initial_joint_q=question.initial_joint_q)
             while len(self._solvers) > SOLVERS_MOST:
                 self._solvers.popitem(last=False)
         self._solvers.move_to_end(key)
         return self._solvers[key]
-
-
-def _called(method: Callable[..., Any], solver: IKSolver, question: Question, **given: Any) -> Any:
-    world = read_world({"objects": dict(question.objects)}) if question.objects else None
-    return method(solver, *question.poses, world=world, options=dict(question.options), **given)
-
-
-def _answer(result: IKResult, solve_ms: float) -> Answer:
-    return read_answer(
-        result,
-        result.collision_names(0),
-        result.clearance,
-        status=tuple(result.status_names),
-        position_error=result.position_error,
-        orientation_error=result.orientation_error,
-        advice=result.advice_on(0),
-        solve_ms=solve_ms,
-        ran_on=f"{result.engine} engine on {result.device}",
-    )

@@ -100,13 +100,10 @@ class Page(contextlib.AbstractContextManager["Page"]):
         self.visitors[client.client_id] = visitor
         visitor.enter(self._first)
         if client.client_id not in self._server.get_clients():
-            self._forget(client.client_id)
+            self._leave(client)
 
-    async def _leave(self, client: viser.ClientHandle) -> None:
-        self._forget(client.client_id)
-
-    def _forget(self, client_id: int) -> None:
-        visitor = self.visitors.pop(client_id, None)
+    def _leave(self, client: viser.ClientHandle) -> None:
+        visitor = self.visitors.pop(client.client_id, None)
         if visitor is not None:
             visitor.leave()
 

@@ -4,9 +4,9 @@ The panel holds no state of the robot: the visitor sets the shown values, and th
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import viser
@@ -34,13 +34,6 @@ PICK = (
 )
 SPHERES = "The spheres of the collision model; the closest two links in red."
 HERE = "this one"
-CRITERIA: Mapping[str, Criterion] = {
-    "moves well": "manipulability",
-    "farthest from contact": "clearance",
-    "joints move least": "nearest",
-    "far from joint limits": "limit_margin",
-    "first found": "first",
-}
 TRY = f"The first target in {DIRECTIONS} orientations at its place: the best is taken. Small grippers show all."
 CLIP = f"Targets need not be met: least errors within joint speeds, each reached in {RAMP_S:g} s at the soonest."
 JOINTS, SPEEDS = "joints", "speeds"
@@ -97,7 +90,7 @@ class Panel:
             self.others = self._button("Other solutions", "solutions", only)
             self.others.disabled = only is not None
             self.solution = self._input("pick", gui.add_dropdown("Take", [HERE], disabled=True, hint=BRANCHES))
-            self.criterion = gui.add_dropdown("Best", tuple(CRITERIA))
+            self.criterion = gui.add_dropdown("Best by", get_args(Criterion), initial_value="manipulability")
             self._button("Try other directions", "try", TRY)
             self.found = gui.add_html("")
             self.plane = self._input("slice", gui.add_dropdown("Reachable slice", [NO_SLICE, *PLANES], hint=SLICE))

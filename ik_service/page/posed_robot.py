@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from ik_service.client import SolveTarget
 from ik_service.mechanism.names import leaf_links
-from ik_service.mechanism.transforms import Float64Array, quaternion_exp, quaternion_multiply
+from ik_service.mechanism.transforms import Float64Array, quaternion_exp, quaternion_multiply, rotation_between
+from ik_service.mechanism.trees import joints_to
 from ik_service.page.geometry import robot_size
 from ik_service.page.questions import ROTATIONS, Answer, PageError, Question
 from ik_service.robots import JointType, RobotModel
+from ik_service.robots.readers.fitted_spheres import named_configurations
 from ik_service.robots.readers.world_file import read_world
 from ik_service.solver.given.options import SolverOptions
 from objectives.errors import InputError
@@ -28,7 +30,7 @@ DRAWN_AT_LIMIT = 1e-4  # distance from a limit at which a joint that was posed b
 SOLUTIONS = 8  # solutions that are looked for where their number has no bound
 ARM_JOINTS = 6  # joints with which an arm reaches a whole pose in at most 16 ways, singular ones aside
 RANDOM_TARGETS = 1000
-POSITION_TOLERANCE, ORIENTATION_TOLERANCE = SolverOptions().position_tolerance, SolverOptions().orientation_tolerance
+TOLERANCES = SolverOptions().position_tolerance, SolverOptions().orientation_tolerance  # [m, rad]
 FIRST: Mapping[str, Any] = json.loads((files("ik_service.page") / "first_poses.json").read_text())
 """Of built-in robots: links that have targets at first, and joints, from zero on [rad or m], if not at mid-range."""
 PLANES: Mapping[str, tuple[int, int]] = {"level": (0, 1), "upright, along x": (0, 2), "upright, along y": (1, 2)}
@@ -50,7 +52,7 @@ class TargetState:
 
     @property
     def is_point(self) -> bool:
-        """Whether the orientation does not count."""
+        """True where the orientation does not count."""
         return len(self.free) == len(ROTATIONS)
 
 
@@ -128,9 +130,9 @@ class PosedRobot:
         """Move targets to given poses, or else to their links."""
         for link, reached in zip(links, self._poses(links), strict=True):
             pose = poses.get(link, reached)
-            far, turn = np.linalg.norm(reached[:3] - pose[:3]), min(abs(float(reached[3:] @ pose[3:])), 1.0)
             self.change(link, pose=pose)
-            self.error[link] = (float(far), np.nan if self.targets[link].is_point else 2.0 * np.arccos(turn))
+            turn = np.nan if self.targets[link].is_point else np.linalg.norm(rotation_between(reached[3:], pose[3:]))
+            self.error[link] = (float(np.linalg.norm(reached[:3] - pose[:3])), float(turn))
 
     def _poses(self, links: list[str]) -> Float64Array:
         """Return `T_world_link` of links [m, xyzw], shape [links, 7]."""
@@ -175,9 +177,12 @@ class PosedRobot:
 
     def met_dofs(self) -> NDArray[np.bool_]:
         """Return the DOFs in whose island every target is met, shape [joint_dof_count]."""
-        missed = {self._tree(one.link) for one in self.asked if not self._is_met(one.link)}
-        trees = self.robot.trees.dof_treeid.tolist()
-        return np.array([not missed if self.robot.loops else tree not in missed for tree in trees], dtype=bool)
+        missed = [one.link for one in self.asked if (np.array(self.error[one.link]) > TOLERANCES).any()]
+        bodies, trees = [self.robot.link_frame(link)[0] for link in missed], self.robot.trees
+        still = {int(trees.body_treeid[body]) for body in bodies if body >= 0}  # trees with a missed target
+        return np.array(
+            [not missed if self.robot.loops else tree not in still for tree in trees.dof_treeid], dtype=bool
+        )
 
     def held_dofs(self) -> NDArray[np.bool_]:
         """Return the DOFs at a limit, shape [joint_dof_count]."""
@@ -185,11 +190,6 @@ class PosedRobot:
         place = np.where(coordinate >= 0, np.asarray(self.joint_q, np.float64)[np.maximum(coordinate, 0)], np.nan)
         ends = np.stack([place - robot.joint_limit_lower, robot.joint_limit_upper - place])
         return np.asarray((ends <= DRAWN_AT_LIMIT).any(axis=0) & (robot.dof_active >= 0))
-
-    def _tree(self, link: str) -> int:
-        """Return the tree of a link, -1 for links fixed to the world."""
-        body = self.robot.link_frame(link)[0]
-        return int(self.robot.trees.body_treeid[body]) if body >= 0 else -1
 
     def take(self, answer: Answer) -> None:
         """Stand where an answer says."""
@@ -236,17 +236,12 @@ class PosedRobot:
         poses[:, 0, 3:] = quaternion_multiply(poses[:, 0, 3:], turns)
         return self.question_at(self.asked, poses, **given)
 
-    def _is_met(self, link: str) -> bool:
-        position, orientation = self.error[link]
-        return not (position > POSITION_TOLERANCE or orientation > ORIENTATION_TOLERANCE)
-
 
 def _start(name: str, robot: RobotModel) -> Float64Array:
     """Return a configuration free of contact with closed loops, or the nearest to this found."""
     joint_q, first = np.array(robot.mid_joint_q, np.float64), FIRST.get(name, {}).get("joints", {})
     if first and first.keys() <= set(robot.joint_names):
-        joint_q[:] = 0.0
-        joint_q[[start + 3 for start in robot.quaternion_starts.values()]] = 1.0
+        joint_q = named_configurations(robot)["zero"]
         joint_q[[robot.joint_q_start[robot.joint_index(joint)] for joint in first]] = list(first.values())
         joint_q = robot.clamp_joint_q(joint_q)[0]
     if robot.loops:
@@ -282,12 +277,8 @@ def tool_links(robot: RobotModel) -> list[str]:
 
 def _chain(robot: RobotModel, link: str) -> frozenset[int]:
     """Return the DOFs from the world to a link, without those of a floating base."""
-    body, found = robot.link_frame(link)[0], set[int]()
-    while body >= 0:
-        if robot.joint_type[body] != JointType.FLOATING:
-            found |= set(range(int(robot.joint_qd_start[body]), int(robot.joint_qd_start[body + 1])))
-        body = int(robot.joint_parent[body])
-    return frozenset(found)
+    joints = [k for k in joints_to(robot, robot.link_frame(link)[0]) if robot.joint_type[k] != JointType.FLOATING]
+    return frozenset(dof for k in joints for dof in range(*robot.joint_qd_start[k : k + 2].tolist()))
 
 
 def _is_one_hand(one: frozenset[int], other: frozenset[int]) -> bool:

@@ -34,6 +34,12 @@ class Question:
     objects: Mapping[str, Any] = field(default_factory=dict)  # obstacles, as `objects` of a world in an HTTP request
 
     @property
+    def fields(self) -> dict[str, Any]:
+        """Start, options and world, by their names in an HTTP request."""
+        world = {"objects": dict(self.objects)} if self.objects else None
+        return {"initial_joint_q": self.initial_joint_q, "options": dict(self.options), "world": world}
+
+    @property
     def poses(self) -> tuple[list[Any], list[Any]]:
         """Positions and orientations of the targets, as `IKSolver.solve` takes them; None for a free orientation."""
         return [target.positions for target in self.targets], [target.orientations_xyzw for target in self.targets]

@@ -47,17 +47,20 @@ class RemoteSolving(LocalSolving):
         is_checked = robot.collision_model is not None and question.options.get("collision") != "off"
         include += ["clearance"] if is_checked else []
         try:
-            result = self._client.solve(
-                question.robot,
-                targets=question.targets,
-                initial_joint_q=question.initial_joint_q,
-                options=question.options,
-                world={"objects": question.objects} if question.objects else None,
-                include=include,
-            )
+            result = self._client.solve(question.robot, targets=question.targets, include=include, **question.fields)
         except ClientError as error:
             raise _page_error(self.address, error) from error
-        return _answer(result)
+        return read_answer(
+            result,
+            result.collision_names or (),
+            result.clearance_m,
+            status=tuple(result.status.tolist()),
+            position_error=_per_target(result, "position_error_m", result.position_error_m),
+            orientation_error=_per_target(result, "orientation_error_rad", result.orientation_error_rad),
+            advice=result.advice[0] if result.advice else "",
+            solve_ms=float(result.timing_ms["solve"]),
+            ran_on=f"{result.engine} engine on {result.device}, over HTTP",
+        )
 
     def close(self) -> None:
         """Close the connections."""
@@ -75,20 +78,6 @@ def _page_error(address: str, error: ClientError) -> PageError:
         text = COMPILING if error.code == "compiling" else error.detail
         return PageError(text, may_pass=error.status in BUSY)
     return PageError(f"{address} is no such service: {error}")
-
-
-def _answer(result: SolveResult) -> Answer:
-    return read_answer(
-        result,
-        result.collision_names or (),
-        result.clearance_m,
-        status=tuple(result.status.tolist()),
-        position_error=_per_target(result, "position_error_m", result.position_error_m),
-        orientation_error=_per_target(result, "orientation_error_rad", result.orientation_error_rad),
-        advice=result.advice[0] if result.advice else "",
-        solve_ms=float(result.timing_ms["solve"]),
-        ran_on=f"{result.engine} engine on {result.device}, over HTTP",
-    )
 
 
 def _per_target(result: SolveResult, name: str, worst: Any) -> Float64Array:

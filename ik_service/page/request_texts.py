@@ -33,7 +33,8 @@ def python_text(question: Question, file: str | None = None) -> str:
     given += [f"world=World({{{', '.join(_object_text(*one) for one in objects.items())}}})"] if objects else []
     shapes = sorted({one["shape"].capitalize() for one in objects.values()})
     arguments = ",\n    ".join(["positions, orientations_xyzw", *given])
-    turns = [_array(one["orientations_xyzw"]) if "orientations_xyzw" in one else "None" for one in targets]
+    positions = [f"np.array({one['positions']})" for one in targets]
+    turns = [f"np.array({one['orientations_xyzw']})" if "orientations_xyzw" in one else "None" for one in targets]
     return "\n".join(
         [
             "import numpy as np",
@@ -42,7 +43,7 @@ def python_text(question: Question, file: str | None = None) -> str:
             "",
             f"robot = ik_service.load_robot({file or question.robot!r})",
             f"solver = ik_service.IKSolver(robot, [{', '.join(map(_declared, targets))}])",
-            f"positions = [{', '.join(_array(one['positions']) for one in targets)}]",
+            f"positions = [{', '.join(positions)}]",
             f"orientations_xyzw = [{', '.join(turns)}]",
             f"result = solver.solve({arguments})",
             "print(result.status_names, result.joint_q)",
@@ -73,14 +74,8 @@ def curl_text(question: Question, address: str, file: str | None = None) -> str:
 
 def request_document(question: Question) -> dict[str, Any]:
     """Return a question as the body of an HTTP request."""
-    fields: dict[str, Any] = {"initial_joint_q": question.initial_joint_q, "options": question.options}
-    fields["world"] = {"objects": question.objects} if question.objects else None
-    document: dict[str, Any] = _rounded(solve_document({}, question.targets, {}, fields))
+    document: dict[str, Any] = _rounded(solve_document({}, question.targets, {}, question.fields))
     return document
-
-
-def _array(values: Any) -> str:
-    return f"np.array({values})"
 
 
 def _rounded(value: Any) -> Any:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ik_service.mechanism.transforms import Float64Array, quaternion_rotate
 from ik_service.page.drawing import LIMIT_COLOR, RobotDrawing
 from ik_service.page.geometry import Body, Color, placed_bodies, robot_parts, robot_size, sphere_parts
-from ik_service.page.posed_robot import POSITION_TOLERANCE, PosedRobot, TargetState
+from ik_service.page.posed_robot import TOLERANCES, PosedRobot, TargetState
 
 GIZMO_SHARE = 0.2  # size of a gizmo over that of the robot
 GHOST_COLOR: Color = (120, 150, 190)
@@ -144,7 +144,7 @@ class Stage:
             self._draw_spheres(posed)
 
     def _draw_misses(self, posed: PosedRobot) -> None:
-        missed = [target for target in posed.asked if posed.error[target.link][0] > POSITION_TOLERANCE]
+        missed = [target for target in posed.asked if posed.error[target.link][0] > TOLERANCES[0]]
         self.miss.visible = bool(missed)
         if missed:
             hands = posed.robot.forward_kinematics(posed.joint_q, [target.link for target in missed]).positions[0]
@@ -155,13 +155,14 @@ class Stage:
         points = ends.astype(np.float32)
         return self._scene.add_line_segments(name, points, color, thickness=3.0, thickness_units="screen")
 
-    def _hide(self, name: str) -> None:
+    def hide(self, name: str) -> None:
+        """Remove what is shown under a name of `shown`."""
         if name in self.shown:
             self.shown.pop(name).remove()
 
     def show_spheres(self, posed: PosedRobot, *, visible: bool) -> None:
         """Show or hide the collision spheres, with the closest pair."""
-        self._hide("spheres")
+        self.hide("spheres")
         if visible:
             parts = [sphere_parts(posed.robot)]
             self.shown["spheres"] = RobotDrawing(
@@ -188,7 +189,7 @@ class Stage:
 
     def show_ghosts(self, posed: PosedRobot, joint_q: NDArray[Any]) -> None:
         """Show other configurations, [n, joint_coord_count], numbered, instead of the previous ones; n may be 0."""
-        self._hide("ghosts")
+        self.hide("ghosts")
         if len(joint_q):
             self.shown["ghosts"] = RobotDrawing(
                 self._scene, "/ghosts", posed.robot, self._parts, joint_q, color=GHOST_COLOR, opacity=GHOST_OPACITY
@@ -197,10 +198,8 @@ class Stage:
                 self._scene.add_label(f"/ghosts/label_{k}", str(k + 1), position=place, anchor=ANCHORS[k % 2])
 
     def show_forks(self, forks: Sequence[tuple[Color, Float64Array]]) -> None:
-        """Show forks that point at poses [m, xyzw], shape [n, 7] for each color, instead of the previous ones."""
-        self._hide("forks")
-        if forks:
-            self.shown["forks"] = self._scene.add_frame("/forks", show_axes=False)
+        """Show forks that point at poses [m, xyzw], shape [n, 7] for each color."""
+        self.shown["forks"] = self._scene.add_frame("/forks", show_axes=False)
         for k, (color, poses) in enumerate(forks):
             ends = self.gizmo_size * np.pad(FORK, ((0, 0), (1, 0)))
             ends = quaternion_rotate(poses[:, None, 3:], ends) + poses[:, None, :3]
@@ -208,13 +207,13 @@ class Stage:
 
     def show_path(self, lines: Float64Array) -> None:
         """Show the way of targets [m], shape [pieces, 2, 3]; of no pieces, nothing."""
-        self._hide("path")
+        self.hide("path")
         if len(lines):
             self.shown["path"] = self._lines("/path", lines, PATH_COLOR)
 
     def show_slice(self, places: Float64Array, colors: NDArray[np.uint8], apart: float) -> None:
         """Show positions of a slice [m], shape [n, 3], in colors, with a spacing `apart` [m]; n may be 0."""
-        self._hide("slice")
+        self.hide("slice")
         if len(places):
             self.shown["slice"] = self._scene.add_point_cloud(
                 "/slice", places.astype(np.float32), colors, point_size=SLICE_DOT * apart, point_shape="circle"

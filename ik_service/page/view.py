@@ -35,13 +35,9 @@ class View:
     The page is dark where the visitor's system is, and always with `is_dark`.
     """
 
-    posed: PosedRobot
-    stage: Stage
-    panel: Panel
     is_gone = False  # whether the browser has left
     trouble = ""  # reason why there is no answer; empty otherwise
     question: Question | None = None  # the last question; None before the first
-    _path: DrawnPath
 
     def __init__(
         self,
@@ -64,14 +60,14 @@ class View:
         """Show a robot from the beginning: its scene and the panel."""
         with self._asking():
             robot = self._solving.robot(name)
-        self.posed, self.question = PosedRobot(name, robot), None
+        self.posed, self.question, self._path = PosedRobot(name, robot), None, DrawnPath()
         with self.client.atomic():
             self.client.gui.reset()
             self.client.gui.add_html(words.page_html(self.client.client_id))
             status = self.client.gui.add_html(words.waiting_html(self.posed, 0.0))
             self._is_told = True
             self.client.gui.main_panel.dock_right()
-            self.stage = Stage(self.client, self.posed, self._solving.bodies(name), self.dragged)
+            self.stage = Stage(self.client, self.posed, self._solving.bodies[name], self.dragged)
             self._dress()
             self.panel = Panel(self.client.gui, self._names, self.posed, self.enqueue, status)
             self.panel.show_posed(self.posed)
@@ -148,7 +144,7 @@ class View:
     def _given(self) -> dict[str, Any]:
         """Return the options of the panel, and the obstacles."""
         objects = self._watched()
-        return {"options": {}, "objects": objects} if objects is not None else {"options": OFF, "objects": {}}
+        return {"options": OFF if objects is None else {}, "objects": objects or {}}
 
     def _watched(self) -> dict[str, Any] | None:
         """Return the obstacles; None where contact does not matter."""

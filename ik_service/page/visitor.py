@@ -18,7 +18,7 @@ from ik_service.ik_solver import IKSolver
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.page import actions, words
 from ik_service.page.drawn_path import RAMP_S, WAYPOINT_S, DrawnPath
-from ik_service.page.panel import CRITERIA, NO_SLICE
+from ik_service.page.panel import NO_SLICE
 from ik_service.page.posed_robot import TargetState
 from ik_service.page.questions import Answer, PageError
 from ik_service.page.stage import pose_of
@@ -34,7 +34,6 @@ class Visitor(View):
     """A visitor: a view that acts."""
 
     others: Float64Array = np.empty((0, 0))  # other solutions, drawn as ghosts, shape [n, joint_coord_count]
-    branches: NDArray[Any] = np.empty(0, int)  # their branches, -1 where not known, shape [n]
     solves = 0  # of targets so far
     _random_seed = 0
 
@@ -113,7 +112,7 @@ class Visitor(View):
     def _begin(self, name: str) -> None:
         """Show a robot without anything of the one before."""
         self._show(name)
-        self.others, self.branches, self._path = self.others[:0], self.branches[:0], DrawnPath()
+        self.others = self.others[:0]
         self._earlier = deque[tuple[NDArray[Any], dict[str, TargetState]]](maxlen=UNDO_MOST)
 
     def _do_targets(self, pending: dict[str, Any]) -> None:
@@ -254,12 +253,12 @@ class Visitor(View):
         found = np.asarray(answer.solutions, np.float64)
         distance = np.abs(found - np.asarray(self.posed.joint_q, np.float64)).max(axis=1, initial=0.0)
         is_other = distance > OTHER_SOLUTION
-        self._show_others(found[is_other], answer.branches[is_other], is_complete=answer.is_complete)
+        self._show_others(found[is_other], answer.branches[is_other].tolist(), is_complete=answer.is_complete)
 
     def _try_directions(self) -> None:
         """Try the first target in other directions; the robot stands where the best answer is."""
         question = self.posed.direction_question(**self._given())
-        asked, criterion = question.targets[0], CRITERIA[self.panel.criterion.value]
+        asked, criterion = question.targets[0], self.panel.criterion.value
         self._forget_others()
         given = {"initial_joint_q": question.initial_joint_q, "criterion": criterion}
         choice = self._ask(self._solving.call, IKSolver.solve_any, question, **given)
@@ -275,11 +274,10 @@ class Visitor(View):
 
     def _forget_others(self) -> None:
         if self.panel.found.content:
-            self.stage.show_forks(())
-            self._show_others(self.others[:0], self.branches[:0])
+            self.stage.hide("forks")
+            self._show_others(self.others[:0], [])
 
-    def _show_others(self, others: Float64Array, branches: NDArray[Any], *, is_complete: bool | None = None) -> None:
-        self.others, self.branches = others, branches
-        names = [words.ghost_name(k, branch) for k, branch in enumerate(branches.tolist())]
+    def _show_others(self, others: Float64Array, branches: list[int], *, is_complete: bool | None = None) -> None:
+        self.others, names = others, [words.ghost_name(k, branch) for k, branch in enumerate(branches)]
         self.stage.show_ghosts(self.posed, self.others)
         self.panel.show_solutions(names, is_complete=is_complete)

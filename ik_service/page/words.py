@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ik_service.motion.clip_result import ClipResult
 from ik_service.page.drawn_path import WAYPOINTS_MOST, DrawnPath
 from ik_service.page.geometry import Color
-from ik_service.page.posed_robot import ORIENTATION_TOLERANCE, POSITION_TOLERANCE, PosedRobot
+from ik_service.page.posed_robot import TOLERANCES, PosedRobot
 from ik_service.page.questions import Answer
 
 GOOD: Color = (34, 160, 90)
@@ -200,8 +200,8 @@ def _closest_lines(closest: tuple[str, str] | None, clearance: float) -> list[st
 
 
 def _error_row(link: str, position: float, orientation: float) -> str:
-    way = _cell(1e3 * position, "mm", position > POSITION_TOLERANCE)
-    turn = _cell(float(np.degrees(orientation)), "°", orientation > ORIENTATION_TOLERANCE)
+    way = _cell(1e3 * position, "mm", position > TOLERANCES[0])
+    turn = _cell(float(np.degrees(orientation)), "°", orientation > TOLERANCES[1])
     return f"<tr><td>{escape(link)}</td>{way}{turn}</tr>"
 
 

@@ -129,12 +129,12 @@ def test_links_have_the_meshes_that_their_file_names_and_that_are_there(tmp_path
     (tmp_path / "mine.urdf").write_text(f'<robot name="mine">{links}{joint}</robot>')
     solving = LocalSolving("cpu", str(tmp_path / "mine.urdf"))
     assert solving.robots[0] == "mine"
-    assert solving.bodies("mine").keys() == {"a"}
-    (body,) = solving.bodies("mine")["a"]
+    assert solving.bodies["mine"].keys() == {"a"}
+    (body,) = solving.bodies["mine"]["a"]
     assert body.color is None
     assert body.shape.vertices.min(axis=0) == pytest.approx([-0.05, -0.1, 0.0], abs=SAME_M)
     robot = solving.robot("mine")
-    without, having = robot_parts(robot), robot_parts(robot, solving.bodies("mine"))
+    without, having = robot_parts(robot), robot_parts(robot, solving.bodies["mine"])
     (mesh,) = (part for part in having if len(part.mesh.vertices) == 8)
     assert mesh.body.tolist() == [-1]
     rods = [sum(int((part.share == OWN).sum()) for part in parts) for parts in (without, having)]

@@ -294,7 +294,7 @@ def test_new_obstacles_are_free_of_each_other(guest):
 @pytest.mark.parametrize("name", builtin_robot_names())
 def test_every_joint_of_a_built_in_robot_shows_the_result(server, solving, name):
     guest = Guest(server, solving, name)
-    bodies, posed, drawing = solving.bodies(name), guest.posed, guest.stage.drawing
+    bodies, posed, drawing = solving.bodies[name], guest.posed, guest.stage.drawing
     own = {one.color for shown in bodies.values() for one in shown if one.material != JOINT_MATERIAL}
     assert len(own) >= 2
     assert None not in own
