@@ -31,6 +31,16 @@ def test_the_robot_moves_on_the_way_to_where_a_gizmo_is_dragged(guest, monkeypat
     assert np.abs(np.array(seen)[:-1, 3:] - turn[[1, 2, 3, 0]]).max() < 1e-6
 
 
+def test_a_browser_that_draws_slowly_gets_more_steps(guest):
+    visitor = guest.visitor
+    for apart, steps in ((0.05, 2), (0.1, 5), (10.0, 5)):  # a browser says where a gizmo is every 50 ms at most
+        visitor._heard_at = time.perf_counter() - apart
+        visitor.dragged()
+        assert round((visitor._arrives_at - visitor._heard_at) / view.DRAG_STEP_S) >= steps
+        assert visitor._arrives_at - visitor._heard_at <= view.BETWEEN_S + 1e-9
+    guest.work()
+
+
 def test_targets_that_come_quickly_are_solved_for_at_once(guest, monkeypatch):
     monkeypatch.setattr(view, "BETWEEN_S", 100.0)  # a step on the way would leave the robot far behind
     visitor, gizmo = guest.visitor, guest.stage.gizmos["panda_hand"]

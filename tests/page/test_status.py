@@ -46,7 +46,7 @@ def colors(guest):
     return drawn_colors(guest.stage.drawing)
 
 
-@pytest.mark.parametrize("action", ["robot", "box", "solutions", "follow", "random", "restart", "branch"])
+@pytest.mark.parametrize("action", ["robot", "box", "solutions", "follow", "fit", "try", "random", "restart", "branch"])
 def test_nothing_of_an_old_answer_is_shown_while_one_is_awaited(guest, monkeypatch, action):
     assert "Reached" in guest.status
     assert words.GOOD in colors(guest)
@@ -62,7 +62,10 @@ def test_nothing_of_an_old_answer_is_shown_while_one_is_awaited(guest, monkeypat
     assert "mm" in guest.status
 
 
-@pytest.mark.parametrize(("action", "of"), [("random", "random"), ("follow", "path"), ("solutions", "found")])
+@pytest.mark.parametrize(
+    ("action", "of"),
+    [("random", "random"), ("follow", "path"), ("fit", "path"), ("solutions", "found"), ("try", "found")],
+)
 def test_what_was_found_before_is_taken_away(guest, monkeypatch, action, of):
     guest.do(action)
     count = len(guest.visitor.others)

@@ -120,11 +120,9 @@ def test_all_branches_of_an_arm_are_named(server, solving):
     nodes = set(guest.visitor.client.scene._handle_from_node_name)
     guest.do("solutions")
     _, *names = guest.panel.solution.options
-    branches = guest.visitor.branches.tolist()
+    branches = {words.branch_name(branch) for branch in range(8)}
     assert "These are all other solutions" in guest.panel.found.content
-    assert len(set(branches)) == len(names) == 7
-    assert min(branches) >= 0
-    assert all(name.endswith(words.branch_name(branch)) for name, branch in zip(names, branches, strict=True))
+    assert len({name.partition(": ")[2] for name in names} & branches) == len(names) == 7
     assert words.branch_name(4 + 1) == "shoulder B, elbow A, wrist B"
     numbers = [node for node in guest.visitor.client.scene._handle_from_node_name if "label" in node]
     assert len({*numbers} - nodes) == len(names)

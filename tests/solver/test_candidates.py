@@ -133,6 +133,8 @@ def test_fates_count_every_candidate(solver, poses, start):
     found = chosen(solver, poses, start, criterion="limit_margin")
     each = solver.solve(*poses[:2], initial_joint_q=start, world=WORLD)
     assert len(FATES) == found.counts.shape[1]
+    counted = np.bincount(poses[2] * len(FATES) + found.fate, minlength=found.counts.size)
+    assert counted.reshape(found.counts.shape).tolist() == found.counts.tolist()
     assert (found.counts.sum(axis=1) == EACH).all()
     far = (np.arange(GROUPS * EACH) % 5 == 0).reshape(GROUPS, EACH).sum(axis=1)
     assert (found.counts[:, PROVEN_UNREACHABLE] >= far).all()
