@@ -220,4 +220,4 @@ def _badge(words: str, color: Color) -> str:
 
 def _dark(color: Color) -> str:
     """Return a colour on which white can be read, for CSS."""
-    return f"rgb({','.join(str(int(0.78 * channel)) for channel in color)})"
+    return f"rgb({','.join(str(int(0.68 * channel)) for channel in color)})"

@@ -183,6 +183,20 @@ def test_only_widgets_of_viser_break_rules_on_the_live_page(browser, served, axe
             assert violations(page, axe, "'.ik'") == set()
 
 
+@pytest.mark.parametrize(("way", "told"), [(0.0, "1 chosen"), (2.0, "proven out of reach")])
+def test_directions_are_tried_and_told_in_colours_that_can_be_read(seen, axe, way, told):
+    page, visitor = seen.page, seen.visitor
+    gizmo = visitor.stage.gizmos["panda_hand"]
+    gizmo.position = np.add(gizmo.position, [way, 0.0, 0.0])
+    visitor.dragged()
+    page.get_by_text("Proven: out of reach" if way else "Reached").first.wait_for()
+    page.get_by_role("tab", name="Explore").click()
+    page.get_by_role("button", name="Try other directions").click()
+    page.get_by_text(told).wait_for()
+    page.get_by_text("directions tried").wait_for()
+    assert violations(page, axe, "'.ik'") == set()
+
+
 @pytest.mark.parametrize("robot", ["panda", "humanoid"])
 def test_a_phone_shows_the_robot_above_a_sheet_that_is_folded(browser, served, robot):
     known = set(served.visitors)
