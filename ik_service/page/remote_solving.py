@@ -18,8 +18,8 @@ PATIENCE_S = 30.0  # longest wait for an answer [s]: the first request of a kind
 class RemoteSolving(LocalSolving):
     """A running service. Its built-in robots are drawn from the models of this installation.
 
-    This process solves for uploaded robots, and runs all calls besides `solve`. PageError if the service does not answer, or serves no
-    robot of this installation.
+    This process solves for uploaded robots, and runs all calls besides `solve`. PageError if the service does not
+    answer, or serves no robot of this installation.
     """
 
     workers = WORKERS
