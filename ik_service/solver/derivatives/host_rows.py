@@ -129,7 +129,7 @@ class HostRows:
     def is_narrower(self, limits: RequestedLimits | None) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return the limits of a solve, lower and upper, narrower than the robot's, [1 or n, active DOFs]."""
         robot = self.robot
-        lower, upper = self._ends(limits)
+        lower, upper = self.kept_limits(limits)
         return np.atleast_2d(lower > robot.active_limit_lower), np.atleast_2d(upper < robot.active_limit_upper)
 
     def weights(self, data: Sequence[Data], n: int) -> Float64Array:
@@ -140,9 +140,8 @@ class HostRows:
         """Return the active DOFs at limits kept by answers: limits of their solve, or the robot's."""
         coordinate = self.robot.dof_coordinate[self.robot.active_dof]
         place = np.where(coordinate >= 0, joint_q[:, np.maximum(coordinate, 0)], np.nan)
-        lower, upper = self._ends(limits)
-        at_lower = (place <= lower + AT_LIMIT) & self.hard_limits
-        at_upper = (place >= upper - AT_LIMIT) & self.hard_limits
+        lower, upper = self.kept_limits(limits)
+        at_lower, at_upper = place <= lower + AT_LIMIT, place >= upper - AT_LIMIT
         return LimitDistances(
             at_lower, at_upper, np.where(at_lower, lower - place, np.where(at_upper, upper - place, 0.0))
         )
@@ -159,10 +158,12 @@ class HostRows:
             )
         return robot.clamp_joint_q(joint_q) if self.hard_limits else joint_q
 
-    def _ends(self, limits: RequestedLimits | None) -> tuple[Float64Array, Float64Array]:
-        if limits is not None:
-            return limits.lower, limits.upper
-        return self.robot.active_limit_lower, self.robot.active_limit_upper
+    def kept_limits(self, limits: RequestedLimits | None) -> tuple[Float64Array, Float64Array]:
+        """Return the lower and upper limits kept by answers, [active DOFs] or [1 or n, active DOFs]; infinite for none."""
+        robot = self.robot
+        if not self.hard_limits:
+            return np.full(robot.active_dof_count, -np.inf), np.full(robot.active_dof_count, np.inf)
+        return (robot.active_limit_lower, robot.active_limit_upper) if limits is None else (limits.lower, limits.upper)
 
     def values(self, motion: BodyMotion, data: Sequence[Data]) -> RowValues:
         """Evaluate all rows, with their derivatives by the active DOFs."""
