@@ -1,6 +1,6 @@
 """Solves as functions of JAX, with gradients; needs JAX 0.5 or newer.
 
-arrays -> a call through XLA's foreign functions: solve, and linearisation if gradients are needed
+arrays -> a call of the host: solve, and linearisation if gradients are needed
 -> configurations, and the derivatives from which arithmetic of JAX computes gradients
 
 `jax.jit`, `jax.vmap` and `jax.grad` know the call. The call has no derivative itself: second derivatives are refused.
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from weakref import ref
 
 import numpy as np
-import warp as wp
+from numpy.typing import NDArray
 
 from ik_service.derived_solve import POSE, batch_axes, derived_solve, pulled_back, rates_shape
 from ik_service.extras import needs
@@ -23,7 +23,6 @@ with needs("jax", "ik_service.jax"):
     import jax
     import jax.numpy as jnp
     from jax import Array
-    from warp import JaxCallableGraphMode, jax_callable
 
 __all__ = ["JaxAnswer", "JaxSolver"]
 
@@ -38,7 +37,7 @@ class Given(NamedTuple):
 
 
 def foreign_solve(solver: IKSolver) -> Callable[..., tuple[Array, ...]]:
-    """Return the foreign call of a solver, without a reference to the solver: Warp keeps callables of JAX forever.
+    """Return the call of a solver from programs, without a reference to the solver: JAX keeps compiled programs.
 
     The call gives configurations, flags [n, 2] (success, and whether an answer has derivatives) and, if asked,
     derivatives [n, coordinates, poses, 6].
@@ -46,67 +45,29 @@ def foreign_solve(solver: IKSolver) -> Callable[..., tuple[Array, ...]]:
     known, tail = ref(solver), rates_shape(solver, 0)[1:]
     coordinates, targets = len(solver.coordinate_names), len(solver.targets)
     widths = (targets, 3), (targets, 4), (coordinates,), (targets, POSE)
-    made: dict[tuple[str, bool], Any] = {}
 
-    def call(given: Given, *, derives: bool) -> tuple[Array, ...]:
-        some = next(one for one in given if one is not None)
-        n, key = len(some), (some.dtype.name, derives)
-        if key not in made:
-            made[key] = _callable(known, *key)
-        pairs = zip(given, widths, strict=True)
-        arrays = [jnp.zeros((n, *width), some.dtype) if one is None else one for one, width in pairs]
-        shapes: dict[str, tuple[int, ...]] = {"joint_q": (n, coordinates), "flags": (n, 2)}
-        shapes |= {"rates": (n, *tail)} if derives else {}
-        which = sum(1 << k for k, one in enumerate(given) if one is not None)
-        return tuple(made[key](*arrays, which, output_dims=shapes))
-
-    return call
-
-
-def _callable(known: "ref[IKSolver]", dtype: str, derives: bool) -> Any:
-    """Return the function called by JAX, for one number type; InputError for a type without code."""
-    numbers: dict[str, Any] = {"float32": wp.float32, "float64": wp.float64}
-    if dtype not in numbers:
-        raise InputError(f"Targets are of type {dtype}. Allowed: {', '.join(numbers)}.")
-    number = numbers[dtype]
-    matrix, block, tensor = list[Any](wp.array(dtype=number, ndim=ndim) for ndim in (2, 3, 4))
-    given = dict(
-        zip(("positions", "orientations_xyzw", "start", "offsets"), (block, block, matrix, block), strict=True)
-    )
-    found = {"joint_q": matrix, "flags": wp.array(dtype=wp.int32, ndim=2)}
-
-    def solve(positions: Any, orientations_xyzw: Any, start: Any, offsets: Any, which: Any, *out: Any) -> None:
-        arrays = (positions, orientations_xyzw, start, offsets)
-        some = [one.numpy() if which >> k & 1 else None for k, one in enumerate(arrays)]
+    def on_host(given: Given, *, derives: bool) -> tuple[NDArray[Any], ...]:
         solver = known()
         if solver is None:
             raise InputError("The solver of this program is gone. Keep its JaxSolver for as long as programs call it.")
-        answer = derived_solve(solver, *some, derives=derives)
-        flags = np.stack([answer.success, answer.is_differentiable], axis=1)
-        for array, values in zip(out, (answer.joint_q, flags, answer.rates), strict=False):
-            array.assign(np.ascontiguousarray(values, dtype=wp.dtype_to_numpy(array.dtype)))
+        arrays = [None if one is None else np.asarray(one) for one in given]
+        some, width = next((one, width) for one, width in zip(arrays, widths, strict=True) if one is not None)
+        # maps over problems add axes
+        flat = (None if one is None else one.reshape(-1, *width) for one, width in zip(arrays, widths, strict=True))
+        answer = derived_solve(solver, *flat, derives=derives)
+        flags = np.stack([answer.success, answer.is_differentiable], axis=1).astype(np.int32)
+        found = (answer.joint_q.astype(some.dtype), flags, answer.rates.astype(some.dtype))[: 3 if derives else 2]
+        return tuple(one.reshape(*some.shape[: some.ndim - len(width)], *one.shape[1:]) for one in found)
 
-    # Warp reads names and types of the arguments; the types stand below, since they depend on the numbers.
-    def solve_alone(
-        positions: Any, orientations_xyzw: Any, start: Any, offsets: Any, which: Any, joint_q: Any, flags: Any
-    ) -> None:
-        solve(positions, orientations_xyzw, start, offsets, which, joint_q, flags)
+    def call(given: Given, *, derives: bool) -> tuple[Array, ...]:
+        some = next(one for one in given if one is not None)
+        if some.dtype not in (jnp.float32, jnp.float64):
+            raise InputError(f"Targets are of type {some.dtype}. Allowed: float32, float64.")
+        shapes = [((coordinates,), some.dtype), ((2,), jnp.int32), *([(tail, some.dtype)] if derives else [])]
+        found = tuple(jax.ShapeDtypeStruct((len(some), *shape), dtype) for shape, dtype in shapes)
+        return tuple(jax.pure_callback(partial(on_host, derives=derives), found, given, vmap_method="broadcast_all"))
 
-    def solve_and_derive(
-        positions: Any,
-        orientations_xyzw: Any,
-        start: Any,
-        offsets: Any,
-        which: Any,
-        joint_q: Any,
-        flags: Any,
-        rates: Any,
-    ) -> None:
-        solve(positions, orientations_xyzw, start, offsets, which, joint_q, flags, rates)
-
-    function: Any = solve_and_derive if derives else solve_alone
-    function.__annotations__ = {**given, "which": int, **found, **({"rates": tensor} if derives else {})}
-    return jax_callable(function, num_outputs=3 if derives else 2, graph_mode=JaxCallableGraphMode.NONE)
+    return call
 
 
 class JaxAnswer(NamedTuple):

@@ -1,9 +1,8 @@
 """Constraints between coordinates of joints: polynomials, for cams and for gears inside loops."""
 
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from ik_service.mechanism.loops import all_of, numbers_of
+from ik_service.mechanism.loops import numbers_of
 from objectives.errors import InputError
 from objectives.tasks.loop import IKObjectiveCoupling
 
@@ -42,23 +41,11 @@ class CoordinateConstraint:
         return IKObjectiveCoupling(self.joint, self.reference_joint, self.coefficients, weight=weight)
 
     @property
+    def content(self) -> str:
+        """The name: constraints of other names may say the same."""
+        return self.name
+
+    @property
     def joints(self) -> tuple[str, str]:
         """Names of the joint and of the reference joint."""
         return self.joint, self.reference_joint
-
-
-def checked_coordinate_constraints(
-    constraints: Iterable[CoordinateConstraint], joints: Collection[str], scalar: Collection[str], names: Iterable[str]
-) -> tuple[CoordinateConstraint, ...]:
-    """Check names and joints; InputError. `scalar`: joints with one coordinate; `names`: of other constraints."""
-    found, taken = [], set(names)
-    for one in all_of(CoordinateConstraint, constraints):
-        if one.name in taken:
-            raise InputError(f"Two constraints have the name '{one.name}'.")
-        for joint in one.joints:
-            if joint not in scalar:
-                fault = "has several coordinates" if joint in joints else "is not in the robot"
-                raise InputError(f"Constraint '{one.name}' is about joint '{joint}', which {fault}.")
-        taken.add(one.name)
-        found.append(one)
-    return tuple(found)

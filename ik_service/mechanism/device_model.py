@@ -31,6 +31,7 @@ class DeviceModel:
     Attributes:
         robot: The robot.
         device: The Warp device of the arrays.
+        articulation_count: Number of subtrees of the root.
         joint_type: ``IKJointType`` values (numbers of Newton), shape [joint_count].
         joint_kind: ``JointType`` values, for kernels of this package, shape [joint_count].
         articulation_start: First joint of each subtree of the root and, last, joint_count, [articulation_count + 1].
@@ -48,6 +49,15 @@ class DeviceModel:
 
     robot: KinematicRobot
     device: wp.Device
+    joint_count: int
+    body_count: int
+    articulation_count: int
+    joint_coord_count: int
+    joint_dof_count: int
+    active_dof_count: int
+    link_names: tuple[str, ...]
+    joint_names: tuple[str, ...]
+    body_masses: tuple[BodyMass, ...]
     joint_type: wp.array[wp.int32]
     joint_kind: wp.array[wp.int32]
     joint_parent: wp.array[wp.int32]
@@ -81,51 +91,6 @@ class DeviceModel:
     def __repr__(self) -> str:
         return f"<DeviceModel on {self.device} of {self.robot!r}>"
 
-    @property
-    def joint_count(self) -> int:
-        """Number of moving joints, locked ones included."""
-        return self.robot.joint_count
-
-    @property
-    def body_count(self) -> int:
-        """Number of bodies; equal to ``joint_count``."""
-        return self.robot.body_count
-
-    @property
-    def articulation_count(self) -> int:
-        """Number of subtrees of the root."""
-        return len(self.articulation_start) - 1
-
-    @property
-    def joint_coord_count(self) -> int:
-        """Number of coordinates, the length of ``joint_q``."""
-        return self.robot.joint_coord_count
-
-    @property
-    def joint_dof_count(self) -> int:
-        """Number of DOFs, the length of ``joint_qd``."""
-        return self.robot.joint_dof_count
-
-    @property
-    def active_dof_count(self) -> int:
-        """Number of DOFs that a solver may move."""
-        return self.robot.active_dof_count
-
-    @property
-    def link_names(self) -> tuple[str, ...]:
-        """Names of all links."""
-        return self.robot.link_names
-
-    @property
-    def joint_names(self) -> tuple[str, ...]:
-        """Names of the moving joints."""
-        return self.robot.joint_names
-
-    @property
-    def body_masses(self) -> tuple[BodyMass, ...]:
-        """Bodies with mass; see ``RobotModel.body_masses``."""
-        return self.robot.body_masses
-
     def link_frame(self, name: str) -> tuple[int, Float64Array]:
         """Give the body that carries a link and ``T_body_link``; see ``RobotModel.link_frame``."""
         return self.robot.link_frame(name)
@@ -154,9 +119,10 @@ def _make(robot: KinematicRobot, device: wp.Device) -> DeviceModel:
     own = coordinate >= 0
     mid_joint_q[coordinate[own]] = np.clip(mid_joint_q[coordinate[own]], active_lower[own], active_upper[own])
     first_joints = np.flatnonzero(robot.joint_parent < 0)  # an articulation begins at each child joint of the world
-    changed = {
+    changed: dict[str, Any] = {
         "joint_type": np.array([_NEWTON_TYPES[JointType(kind)] for kind in robot.joint_type], dtype=np.int32),
         "joint_kind": robot.joint_type,
+        "articulation_count": len(first_joints),
         "articulation_start": np.append(first_joints, robot.joint_count),
         "joint_X_c": np.tile(identity_transform(), (robot.joint_count, 1)),
         "body_com": _body_com(robot),
@@ -168,12 +134,11 @@ def _make(robot: KinematicRobot, device: wp.Device) -> DeviceModel:
         "mid_joint_q": mid_joint_q,
         "joint_q": mid_joint_q,
     }
-    arrays: dict[str, Any] = {
-        name: wp.array(changed[name] if name in changed else getattr(robot, name), dtype=kind.dtype, device=device)
-        for name, kind in DeviceModel.__annotations__.items()
-        if wp.types.is_array(kind)
-    }
-    return DeviceModel(robot=robot, device=device, **arrays)
+    found: dict[str, Any] = {"robot": robot, "device": device}
+    for name, kind in list(DeviceModel.__annotations__.items())[len(found) :]:
+        own = changed[name] if name in changed else getattr(robot, name)
+        found[name] = wp.array(own, dtype=kind.dtype, device=device) if wp.types.is_array(kind) else own
+    return DeviceModel(**found)
 
 
 def _body_com(robot: KinematicRobot) -> Float64Array:

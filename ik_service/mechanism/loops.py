@@ -3,10 +3,10 @@
 Checks shared by all kinds of constraints are at the top.
 """
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, fields
 from numbers import Real
-from typing import TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ik_service.errors import in_a_line
 from objectives.errors import InputError
@@ -75,6 +75,7 @@ class LoopConstraint:
     distance: float | None = None
     limits: tuple[tuple[float, float], ...] | None = None
     slack: tuple[tuple[str, float], ...] | None = None
+    alike: ClassVar = "join the same frames by the same joint"
 
     def __post_init__(self) -> None:
         """Convert numbers to floats, and check all fields; InputError for a value that is not allowed."""
@@ -148,25 +149,33 @@ class LoopConstraint:
         return self.reference_link is None
 
     @property
-    def frames(self) -> frozenset[tuple[str | None, Transform]]:
-        """Both frames, each as link and offset."""
-        return frozenset({(self.link, self.offset), (self.reference_link, self.reference_offset)})
+    def content(self) -> tuple[object, ...]:
+        """The joint, and both frames, each as link and offset: equal for loops that may not both be in a robot."""
+        return self.joint, frozenset({(self.link, self.offset), (self.reference_link, self.reference_offset)})
 
 
-def checked_loops(loops: Iterable[LoopConstraint], link_names: Container[str]) -> tuple[LoopConstraint, ...]:
-    """Check loops; InputError for two loops of the same name or the same frames and joint, or an unknown link."""
-    found: dict[str, LoopConstraint] = {}
-    said: dict[object, str] = {}
-    for loop in all_of(LoopConstraint, loops):
-        if loop.name in found:
-            raise InputError(f"Two loops have the name '{loop.name}'.")
-        for link in loop.links:
-            if link not in link_names:
-                raise InputError(f"Loop '{loop.name}' is about link '{link}', which the robot does not have.")
-        other = said.setdefault((loop.joint, loop.frames), loop.name)
-        if other != loop.name:
-            raise InputError(
-                f"Loops '{loop.name}' and '{other}' join the same frames by the same joint. Leave one out."
-            )
-        found[loop.name] = loop
-    return tuple(found.values())
+def checked_constraints(
+    kind: type[Constraint],
+    constraints: Iterable[Constraint],
+    names: Iterable[str],
+    faults: Callable[[Any], Iterator[str]],
+) -> tuple[Constraint, ...]:
+    """Check constraints of a kind; InputError for a name of `names` or twice, a fault, or two with equal contents."""
+    word, taken, said, found = "Loop" if kind is LoopConstraint else "Constraint", set(names), dict[Any, str](), []
+    for one in all_of(kind, constraints):
+        own: Any = one
+        if own.name in taken:
+            raise InputError(f"Two {word.lower()}s have the name '{own.name}'.")
+        for fault in faults(own):
+            raise InputError(f"{word} '{own.name}' is about {fault}.")
+        other = said.setdefault(own.content, own.name)
+        if other != own.name:
+            raise InputError(f"{word}s '{other}' and '{own.name}' {own.alike}. Leave one out.")
+        taken.add(own.name)
+        found.append(one)
+    return tuple(found)
+
+
+def unknown_links(known: Container[str]) -> Callable[[Any], Iterator[str]]:
+    """Give the function that tells of links of a constraint that are not known."""
+    return lambda one: (f"link '{link}', which the robot does not have" for link in one.links if link not in known)

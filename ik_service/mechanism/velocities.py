@@ -1,10 +1,10 @@
 """Constraints on velocities alone (rolling, gears): no constraint on positions, used by controllers."""
 
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from math import isfinite
+from typing import ClassVar
 
-from ik_service.mechanism.loops import IDENTITY, Transform, all_of, require_number
+from ik_service.mechanism.loops import IDENTITY, Transform, require_number
 from ik_service.mechanism.transforms import checked_transform
 from objectives.errors import InputError
 from objectives.tasks.velocity import MovingPair, VelocityObjective
@@ -51,6 +51,7 @@ class VelocityConstraint:
     radius: float | None = None
     ratio: float | None = None
     carrier: str | None = None
+    alike: ClassVar = "say the same"
 
     def __post_init__(self) -> None:
         """Convert numbers to floats, and check all fields; InputError for a value that is not allowed."""
@@ -100,6 +101,11 @@ class VelocityConstraint:
         )
 
     @property
+    def content(self) -> "VelocityConstraint":
+        """The constraint without its name."""
+        return replace(self, name="")
+
+    @property
     def links(self) -> tuple[str, ...]:
         """Links of the constraint, without the world."""
         return tuple(link for link in (self.link, self.reference_link, self.carrier) if link is not None)
@@ -108,23 +114,3 @@ class VelocityConstraint:
     def is_to_world(self) -> bool:
         """True for a constraint on motions in the world."""
         return self.reference_link is None or (self.kind == GEAR and self.carrier is None)
-
-
-def checked_velocity_constraints(
-    constraints: Iterable[VelocityConstraint], link_names: Collection[str], names: Iterable[str]
-) -> tuple[VelocityConstraint, ...]:
-    """Check names, contents and links; InputError. `names`: names of the robot's other constraints."""
-    found, taken = [], set(names)
-    said: dict[VelocityConstraint, str] = {}
-    for one in all_of(VelocityConstraint, constraints):
-        if one.name in taken:
-            raise InputError(f"Two constraints have the name '{one.name}'.")
-        for link in one.links:
-            if link not in link_names:
-                raise InputError(f"Constraint '{one.name}' is about link '{link}', which the robot does not have.")
-        same = said.setdefault(replace(one, name=""), one.name)
-        if same != one.name:
-            raise InputError(f"Constraints '{same}' and '{one.name}' say the same. Leave one out.")
-        taken.add(one.name)
-        found.append(one)
-    return tuple(found)

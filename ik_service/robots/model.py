@@ -5,7 +5,7 @@ share a model. Its float64 kinematics judge every solution; kernels read the ``D
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -21,14 +21,14 @@ from ik_service.kinematics import host_poses, host_tangent, manipulability
 from ik_service.kinematics.host_poses import LinkPoses
 from ik_service.kinematics.manipulability import Motion
 from ik_service.mechanism import coupling, names
-from ik_service.mechanism.coordinates import CoordinateConstraint, checked_coordinate_constraints
+from ik_service.mechanism.coordinates import CoordinateConstraint
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import ActiveMap, JointStep, KinematicTrees
-from ik_service.mechanism.loops import LoopConstraint, checked_loops
+from ik_service.mechanism.loops import LoopConstraint, checked_constraints, unknown_links
 from ik_service.mechanism.names import DofInfo, table
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.mechanism.trees import kinematic_trees, length_unit
-from ik_service.mechanism.velocities import VelocityConstraint, checked_velocity_constraints
+from ik_service.mechanism.velocities import VelocityConstraint
 from ik_service.robots import variants
 from objectives.model import BodyMass
 
@@ -311,7 +311,8 @@ class RobotModel(CollidingRobot):
         Raises:
             InputError: Two loops have one name or are equal, or the robot has no link of a name.
         """
-        other = with_slack(dataclasses.replace(self, loops=checked_loops(loops, self.link_names)))
+        found = checked_constraints(LoopConstraint, loops, (), unknown_links(self.link_names))
+        other = with_slack(dataclasses.replace(self, loops=found))
         return other.with_coordinate_constraints(self.coordinate_constraints)
 
     def with_coordinate_constraints(self, constraints: Sequence[CoordinateConstraint]) -> "RobotModel":
@@ -325,7 +326,14 @@ class RobotModel(CollidingRobot):
         joints = zip(self.joint_names, self.joint_type, strict=True)
         scalar = {name for name, kind in joints if JointType(kind).is_scalar}
         names = [loop.name for loop in self.loops]
-        found = checked_coordinate_constraints(constraints, self.joint_names, scalar, names)
+
+        def faults(one: CoordinateConstraint) -> Iterator[str]:
+            for joint in one.joints:
+                if joint not in scalar:
+                    fault = "has several coordinates" if joint in self.joint_names else "is not in the robot"
+                    yield f"joint '{joint}', which {fault}"
+
+        found = checked_constraints(CoordinateConstraint, constraints, names, faults)
         other = dataclasses.replace(self, coordinate_constraints=found)
         return other.with_velocity_constraints(self.velocity_constraints)
 
@@ -338,7 +346,8 @@ class RobotModel(CollidingRobot):
         Raises:
             InputError: Two constraints have one name or are equal, or the robot has no link of a name.
         """
-        found = checked_velocity_constraints(constraints, self.link_names, self.constraint_names)
+        links = unknown_links(self.link_names)
+        found = checked_constraints(VelocityConstraint, constraints, self.constraint_names, links)
         return dataclasses.replace(self, velocity_constraints=found)
 
     def on_device(self, device: str) -> "DeviceModel":

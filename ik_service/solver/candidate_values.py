@@ -1,6 +1,5 @@
 """Values of solved candidates by each criterion, and the order in which candidates stay in the race."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -8,23 +7,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ik_service.kinematics.manipulability import Motion
 from ik_service.mechanism.transforms import Float64Array
 from ik_service.mechanism.trees import joints_to
 from ik_service.robots import RobotModel
 from ik_service.solver.candidates import Criterion
 from ik_service.solver.given.batch import Batch
 from ik_service.solver.given.requested_limits import RequestedLimits
-from ik_service.solver.given.targets import Target, rows_of
+from ik_service.solver.given.targets import Target
 from ik_service.solver.lm.status import IKStatus
-from ik_service.solver.result import IKResult
+from ik_service.solver.result import IKResult, manipulability_of
 
 FAR_FROM_BEST = 1.35  # times the best value: a worse first answer is assumed to stay worse
 BEFORE_OTHERS = 1e3  # difference of places: no value or cost is as large
 UNSOLVED_STAGES = 2  # stages after which candidates without an answer leave the race
 
 Rows = NDArray[np.intp]
-MOTIONS: Mapping[int, Motion] = {1: "position", 2: "orientation", 3: "pose"}
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,7 @@ class CandidateValues:
         else:
             lines, place = np.nonzero(np.isfinite(joint_q).all(axis=2) & wanted[:, None])
             value = np.full(joint_q.shape[:2], np.inf)
-            value[lines, place] = -self._manipulability(rows, lines, result, joint_q[lines, place])
+            value[lines, place] = -manipulability_of(result, self.targets, joint_q[lines, place], lines, rows[lines])
         value = np.where(np.isnan(value), np.inf, value)
         lines, best = np.arange(len(rows)), value.argmin(axis=1)
         return joint_q[lines, best], value[lines, best]
@@ -126,20 +123,6 @@ class CandidateValues:
         if self.criterion == "clearance" and result.clearance is not None:
             place = np.where(blocked, cost - result.clearance, place)
         return place
-
-    def _manipulability(self, rows: Rows, lines: Rows, result: IKResult, joint_q: NDArray[Any]) -> Float64Array:
-        """Return the manipulability of configurations [n, coordinates] of lines of a result, [n]."""
-        found = np.full(len(lines), np.nan)
-        kinds = ~np.isnan(result.position_error) + 2 * ~np.isnan(result.orientation_error)
-        for k, target in enumerate(self.targets):
-            for kind, motion in MOTIONS.items():
-                own = np.flatnonzero(kinds[lines, k] == kind)
-                if len(own):
-                    offset = rows_of(target.offset, rows[lines[own]])
-                    found[own] = np.fmin(
-                        found[own], self.robot.manipulability(joint_q[own], target.link, motion, offset)
-                    )
-        return found
 
     def _limit_margins(self, rows: Rows, joint_q: NDArray[Any]) -> Float64Array:
         """Return least distances of moving joints from their limits [rad or m], [n, solutions]; 0 without limits."""

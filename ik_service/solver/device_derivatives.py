@@ -8,7 +8,7 @@ Problems not met, nearly singular, or not at rest have no derivatives. All joint
 
 import typing
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import warp as wp
@@ -81,9 +81,10 @@ class DeviceDerivatives:
         self._dof: wp.array[Any] = wp.array(order.dofs.astype(np.int32), device=device)
         limits = robot.active_limit_lower, robot.active_limit_upper
         kept = limits if hard_limits else (np.full(dofs, -np.inf), np.full(dofs, np.inf))
-        lower, upper = (wp.array(end[None], dtype=wp.float64, device=device) for end in kept)
-        self._joint_q, self._arrays = own.pop("joint_q"), MotionArrays()
-        for name, array in (own | {"tools": self._tools, "lower": lower, "upper": upper}).items():
+        for name, end in zip(("lower", "upper"), kept, strict=True):
+            own[name] = wp.array(end[None], dtype=wp.float64, device=device)
+        self._joint_q, self._arrays = own.pop("joint_q"), cast(Any, MotionArrays())
+        for name, array in (own | {"tools": self._tools}).items():
             setattr(self._arrays, name, array)
         for module in (DERIVED_ON_DEVICE, *(kernel.module for kernel, _ in self._motion.islands)):
             load_kernels_alone(module, device)

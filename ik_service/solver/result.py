@@ -87,23 +87,38 @@ class IKResult(ExplainedResult):
         Rows of J are those of position, of orientation, or both, as the target has them. NaN where no target has rows
         and a link that an active DOF moves.
         """
-        robot, found = self.islands.robot, np.full(len(self), np.nan)
+        robot, lines = self.islands.robot, np.arange(len(self))
         order = CallerOrder(robot, self.joint_names)
         joint_q = robot.complete_joint_q(read_start(robot, order, "joint_q", self.joint_q, len(self)))
-        kinds = ~np.isnan(self.position_error) + 2 * ~np.isnan(self.orientation_error)
-        motions: dict[int, Motion] = {1: "position", 2: "orientation", 3: "pose"}
-        for target, of_target in zip(self.targets, kinds.T, strict=True):
-            for kind, motion in motions.items():
-                if len(rows := np.flatnonzero(of_target == kind)):
-                    own = robot.manipulability(joint_q[rows], target.link, motion, rows_of(target.offset, rows))
-                    found[rows] = np.fmin(found[rows], own)
-        return found
+        return manipulability_of(self, self.targets, joint_q, lines, lines)
 
     def to_warp(self) -> dict[str, wp.array[Any]]:
         """Return the columns as Warp arrays on the solver's device, by name; on a CPU they share their memory."""
         values = {column.name: getattr(self, column.name) for column in DEVICE_COLUMNS}
         with device_work(wp.get_device(self.device)):
             return {name: wp.array(column, device=self.device, copy=False) for name, column in values.items()}
+
+
+MOTIONS: Mapping[int, Motion] = {1: "position", 2: "orientation", 3: "pose"}
+
+
+def manipulability_of(
+    result: IKResult,
+    targets: Sequence[Target],
+    joint_q: NDArray[Any],  # configurations, [n, joint_coord_count]
+    lines: NDArray[np.intp],  # their lines in the result, [n]
+    rows: NDArray[np.intp],  # their lines in data of the targets, [n]
+) -> NDArray[np.float64]:
+    """Return the least manipulability of the targets' frames, as `IKResult.manipulability`, [n]."""
+    found = np.full(len(lines), np.nan)
+    kinds = ~np.isnan(result.position_error) + 2 * ~np.isnan(result.orientation_error)
+    for target, of_target in zip(targets, kinds[lines].T, strict=True):
+        for kind, motion in MOTIONS.items():
+            if len(own := np.flatnonzero(of_target == kind)):
+                offset = rows_of(target.offset, rows[own])
+                value = result.islands.robot.manipulability(joint_q[own], target.link, motion, offset)
+                found[own] = np.fmin(found[own], value)
+    return found
 
 
 def instance_of(kind: type[Instance], fields: Mapping[str, Any]) -> Instance:

@@ -198,7 +198,7 @@ def test_a_second_derivative_is_refused(solve, inputs):
     def first(positions):
         return jax.grad(lambda given: solve(given, *inputs[1:]).sum())(positions).sum()
 
-    with pytest.raises(ValueError, match="cannot be differentiated"):
+    with pytest.raises(ValueError, match="do not support JVP"):
         jax.grad(first)(inputs[0])
 
 

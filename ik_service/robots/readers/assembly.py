@@ -15,7 +15,7 @@ from ik_service.mechanism.arrays import Int32Array
 from ik_service.mechanism.coupling import LIMIT_SLACK, narrow_leader
 from ik_service.mechanism.joint_type import JointType
 from ik_service.mechanism.kinematic_robot import Robot
-from ik_service.mechanism.loops import LoopConstraint, checked_loops
+from ik_service.mechanism.loops import LoopConstraint, checked_constraints, unknown_links
 from ik_service.mechanism.transforms import (
     MAX_NUMBER,
     Float64Array,
@@ -83,12 +83,12 @@ def build_model(description: RobotDescription, *, floating_base: bool = False) -
 
 def _with_constraints(robot: RobotModel, found: ReadConstraints) -> RobotModel:
     loops: list[LoopConstraint] = []
-    warnings, link_names = list(found.warnings), frozenset(robot.link_names)
+    warnings, links = list(found.warnings), unknown_links(frozenset(robot.link_names))
     named: list[LoopConstraint | HingeDescription] = [*found.loops, *found.hinges]
     for given in named:
         try:
             loop = given if isinstance(given, LoopConstraint) else _closing_hinge(robot, given)
-            loops = [*checked_loops([*loops, loop], link_names)]
+            loops = [*checked_constraints(LoopConstraint, [*loops, loop], (), links)]
         except InputError as error:
             warnings.append(f"Loop '{given.name}' is left out: {error}")
     robot = robot.with_loops(loops) if loops else robot

@@ -159,7 +159,7 @@ class HostRows:
         return robot.clamp_joint_q(joint_q) if self.hard_limits else joint_q
 
     def kept_limits(self, limits: RequestedLimits | None) -> tuple[Float64Array, Float64Array]:
-        """Return the lower and upper limits kept by answers, [active DOFs] or [1 or n, active DOFs]; infinite for none."""
+        """Return lower and upper limits kept by answers, [active DOFs] or [1 or n, active DOFs]; infinite for none."""
         robot = self.robot
         if not self.hard_limits:
             return np.full(robot.active_dof_count, -np.inf), np.full(robot.active_dof_count, np.inf)

@@ -244,7 +244,8 @@ def _follow(
         launch(kernel, n, motion.inputs(island, count, configurations, arrays))
     beside = rows.beside_limits(joint_q, limits)
     nothing = np.zeros((n, robot.joint_dof_count, 0))
-    by = By(*(one.reshape(*nothing.shape[:2], -1, TWIST) for one in (by_targets, by_offsets)), nothing, nothing)
+    poses_by = [one.reshape(*nothing.shape[:2], -1, TWIST) for one in (by_targets, by_offsets)]
+    by = By(poses_by[0], poses_by[1], nothing, nothing)
     of_dofs = state.astype(np.int8), beside.at_lower & beside.at_upper, np.full(n, rank, np.int32)
     of_all = Linearisation.of(robot, rows.order, joint_q, by, (), rests, *of_dofs)
     found.put(own[rests], of_all.part(rests))
