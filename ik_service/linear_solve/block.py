@@ -15,12 +15,10 @@ import warp as wp
 from ik_service.linear_solve.factors import (
     ActiveDofs,
     Equations,
-    add_rows,
-    clear_products,
     eliminate,
     elimination_in_registers,
     finish_step,
-    gather_rows,
+    form_products,
 )
 from ik_service.linear_solve.islands import Islands
 
@@ -156,47 +154,8 @@ def _normal_equations(
     if running[i, island] == 0:
         return
     p = problem_idx[i]
-    first_dof = islands.dofadr[p, island]
-    dofs = islands.dofadr[p, island + 1] - first_dof
-    if dofs <= small:
-        return
-    first_row = islands.rowadr[p, island]
-    rows = islands.rowadr[p, island + 1] - first_row
-    block = islands.hessian_adr[p, island]
-    store = islands.jacobian_adr[p, island]
-    clear_products(equations_out.hessian, equations_out.gradient, i, first_dof, dofs, block)
-    gather_rows(
-        jacobian,
-        islands.dof,
-        islands.row,
-        p,
-        first_dof,
-        dofs,
-        first_row,
-        rows,
-        active.dof,
-        active.follower_start,
-        active.follower_dof,
-        active.follower_multiplier,
-        equations_out.jacobian,
-        i,
-        store,
-    )
-    for r in range(first_row, first_row + rows):
-        equations_out.residuals[i, r] = residuals[i, islands.row[p, r]]
-    add_rows(
-        equations_out.jacobian,
-        equations_out.residuals,
-        equations_out.hessian,
-        equations_out.gradient,
-        i,
-        first_dof,
-        dofs,
-        first_row,
-        rows,
-        block,
-        store,
-    )
+    if islands.dofadr[p, island + 1] - islands.dofadr[p, island] > small:
+        form_products(islands, active, residuals, jacobian, equations_out, i, p, island)
 
 
 def normal_equations(
@@ -240,7 +199,7 @@ def _damped_steps(
     block = islands.hessian_adr[p, island]
     t = i * candidate_damping.shape[0] + k
     eliminate(equations, i, t, first, dofs, block, damping[i, island] * candidate_damping[k], PIVOT_MIN)
-    finish_step(equations.factor, equations.step, t, first, dofs, block, step_scale[k])
+    finish_step(equations, t, first, dofs, block, step_scale[k])
 
 
 def damped_steps(

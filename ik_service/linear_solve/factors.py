@@ -12,7 +12,8 @@ from typing import Any
 
 import warp as wp
 
-from ik_service.linear_solve.islands import zeroed
+from ik_service.kernels.typed_warp import reference_to
+from ik_service.linear_solve.islands import Islands, zeroed
 
 
 @wp.struct
@@ -27,6 +28,9 @@ class Equations:
     factor: wp.array2d[float]  # [n_batch x candidates, dofs x dofs]: factors L' D L, inverse pivots on the diagonal
     step: wp.array2d[float]  # [n_batch x candidates, dofs]
     predicted: wp.array2d[float]  # [n_batch x candidates, trees]: predicted decrease of the island's cost
+
+
+EquationsRef: Any = reference_to(Equations)
 
 
 def allocate_equations(islands: Any, n_batch: int, candidates: int) -> Any:
@@ -55,12 +59,16 @@ class ActiveDofs:
     follower_multiplier: wp.array[float]  # [follower_start[-1]]
 
 
+ActiveDofsRef: Any = reference_to(ActiveDofs)
+IslandsRef: Any = reference_to(Islands)
+
+
 @wp.func_native("""
-const float* lower = wp::address(hessian, i, block);
-const int* held = wp::address(at_bound, i, first);
-const float* right = wp::address(gradient, i, first);
-float* factors = wp::address(factor, t, block);
-float* solved = wp::address(step, t, first);
+const float* lower = wp::address(equations.hessian, i, block);
+const int* held = wp::address(equations.at_bound, i, first);
+const float* right = wp::address(equations.gradient, i, first);
+float* factors = wp::address(equations.factor, t, block);
+float* solved = wp::address(equations.step, t, first);
 for (int a = 0; a < dofs; ++a) {
     float* row = factors + a * dofs;
     for (int b = 0; b <= a; ++b) row[b] = held[a] || held[b] ? 0.0f : lower[a * dofs + b];
@@ -85,18 +93,7 @@ for (int k = dofs - 1; k >= 0; --k) {
 """)
 @typing.no_type_check
 def _factor_and_solve(
-    hessian: wp.array2d[float],
-    gradient: wp.array2d[float],
-    at_bound: wp.array2d[wp.int32],
-    factor: wp.array2d[float],
-    step: wp.array2d[float],
-    i: int,
-    t: int,
-    first: int,
-    dofs: int,
-    block: int,
-    damping: float,
-    least: float,
+    equations: EquationsRef, i: int, t: int, first: int, dofs: int, block: int, damping: float, least: float
 ):
     """Run `eliminate` from the last DOF to the first: no fill-in between limbs, zeros skipped."""
 
@@ -108,20 +105,7 @@ def eliminate(equations: Equations, i: int, t: int, first: int, dofs: int, block
 
     The result, g' (J'J + damping I)^-1 g, is the decrease of |r|^2 by the step if the rows are linear.
     """
-    _factor_and_solve(
-        equations.hessian,
-        equations.gradient,
-        equations.at_bound,
-        equations.factor,
-        equations.step,
-        i,
-        t,
-        first,
-        dofs,
-        block,
-        damping,
-        floor,
-    )
+    _factor_and_solve(equations, i, t, first, dofs, block, damping, floor)
     gain = float(0.0)
     for a in range(dofs):
         value = equations.step[t, first + a]
@@ -130,8 +114,8 @@ def eliminate(equations: Equations, i: int, t: int, first: int, dofs: int, block
 
 
 @wp.func_native("""
-const float* factors = wp::address(factor, t, block);
-float* solved = wp::address(step, t, first);
+const float* factors = wp::address(equations.factor, t, block);
+float* solved = wp::address(equations.step, t, first);
 for (int a = 0; a < dofs; ++a) {
     float value = solved[a];
     for (int b = 0; b < a; ++b) value -= factors[a * dofs + b] * solved[b];
@@ -140,9 +124,7 @@ for (int a = 0; a < dofs; ++a) {
 for (int a = 0; a < dofs; ++a) solved[a] *= scale;
 """)
 @typing.no_type_check
-def finish_step(
-    factor: wp.array2d[float], step: wp.array2d[float], t: int, first: int, dofs: int, block: int, scale: float
-):
+def finish_step(equations: EquationsRef, t: int, first: int, dofs: int, block: int, scale: float):
     """Solve L d = D^-1 y in place after `eliminate`, and scale d."""
 
 
@@ -181,21 +163,9 @@ def elimination_in_registers(size: int) -> Any:
 
 
 @wp.func_native("""
-float* __restrict__ products = wp::address(hessian, i, block);
-float* __restrict__ sums = wp::address(gradient, i, first);
-for (int a = 0; a < dofs; ++a) sums[a] = 0.0f;
-for (int a = 0; a < dofs; ++a)
-    for (int b = 0; b <= a; ++b) products[a * dofs + b] = 0.0f;
-""")
-@typing.no_type_check
-def clear_products(hessian: wp.array2d[float], gradient: wp.array2d[float], i: int, first: int, dofs: int, block: int):
-    """Zero J'J and J'r of an island."""
-
-
-@wp.func_native("""
-const float* __restrict__ lower = wp::address(hessian, i, block);
-const float* __restrict__ slope = wp::address(gradient, i, first);
-const float* __restrict__ moved = wp::address(step, t, first);
+const float* __restrict__ lower = wp::address(equations.hessian, i, block);
+const float* __restrict__ slope = wp::address(equations.gradient, i, first);
+const float* __restrict__ moved = wp::address(equations.step, t, first);
 float decrease = 0.0f;
 for (int a = 0; a < dofs; ++a) {
     const float* __restrict__ row = lower + a * dofs;
@@ -203,75 +173,45 @@ for (int a = 0; a < dofs; ++a) {
     for (int b = 0; b < a; ++b) sums[b % 4] += row[b] * moved[b];
     decrease -= ((sums[0] + sums[1]) + (sums[2] + sums[3])) * moved[a];
 }
-*wp::address(predicted, t, island) = decrease;
+*wp::address(equations.predicted, t, island) = decrease;
 """)
 @typing.no_type_check
-def predict_decrease(
-    hessian: wp.array2d[float],
-    gradient: wp.array2d[float],
-    step: wp.array2d[float],
-    predicted: wp.array2d[float],
-    i: int,
-    t: int,
-    island: int,
-    first: int,
-    dofs: int,
-    block: int,
-):
+def predict_decrease(equations: EquationsRef, i: int, t: int, island: int, first: int, dofs: int, block: int):
     """Write the decrease of an island's cost by a step, predicted by the linear model."""
 
 
 @wp.func_native("""
-const int* __restrict__ member = wp::address(dof, p, first);
-const int* __restrict__ full = wp::address(active_dof, 0);
-const int* __restrict__ list = wp::address(row, p, first_row);
-float* __restrict__ out = wp::address(rows, i, place);
+const int first = *wp::address(islands.dofadr, p, island), first_row = *wp::address(islands.rowadr, p, island);
+const int dofs = *wp::address(islands.dofadr, p, island + 1) - first;
+const int count = *wp::address(islands.rowadr, p, island + 1) - first_row;
+const int* __restrict__ member = wp::address(islands.dof, p, first);
+const int* __restrict__ full = wp::address(active.dof, 0);
+const int* __restrict__ list = wp::address(islands.row, p, first_row);
+float* __restrict__ products = wp::address(equations.hessian, i, *wp::address(islands.hessian_adr, p, island));
+float* __restrict__ sums = wp::address(equations.gradient, i, first);
+float* __restrict__ rows = wp::address(equations.jacobian, i, *wp::address(islands.jacobian_adr, p, island));
+float* __restrict__ right = wp::address(equations.residuals, i, first_row);
+for (int a = 0; a < dofs; ++a) sums[a] = 0.0f;
+for (int a = 0; a < dofs; ++a)
+    for (int b = 0; b <= a; ++b) products[a * dofs + b] = 0.0f;
 for (int a = 0, length = 1; a < dofs; a += length) {  // DOFs that are neighbours are copied together
     const int from = full[member[a]];
     for (length = 1; a + length < dofs && full[member[a + length]] == from + length;) ++length;
     for (int r = 0; r < count; ++r) {
         const float* __restrict__ given = wp::address(jacobian, i, list[r], from);
-        for (int b = 0; b < length; ++b) out[r * dofs + a + b] = given[b];
+        for (int b = 0; b < length; ++b) rows[r * dofs + a + b] = given[b];
     }
 }
-if (follower_dof.shape[0] == 0) return;
-for (int a = 0; a < dofs; ++a)
-    for (int m = *wp::address(follower_start, member[a]); m < *wp::address(follower_start, member[a] + 1); ++m) {
-        const float share = *wp::address(follower_multiplier, m);
-        const int from = *wp::address(follower_dof, m);
-        for (int r = 0; r < count; ++r) out[r * dofs + a] += share * *wp::address(jacobian, i, list[r], from);
+for (int a = 0; a < dofs && active.follower_dof.shape[0] > 0; ++a)
+    for (int m = *wp::address(active.follower_start, member[a]); m < *wp::address(active.follower_start, member[a] + 1);
+         ++m) {
+        const float share = *wp::address(active.follower_multiplier, m);
+        const int from = *wp::address(active.follower_dof, m);
+        for (int r = 0; r < count; ++r) rows[r * dofs + a] += share * *wp::address(jacobian, i, list[r], from);
     }
-""")
-@typing.no_type_check
-def gather_rows(
-    jacobian: wp.array3d[float],
-    # island
-    dof: wp.array2d[wp.int32],
-    row: wp.array2d[wp.int32],
-    p: int,
-    first: int,
-    dofs: int,
-    first_row: int,
-    count: int,
-    # map to active DOFs
-    active_dof: wp.array[wp.int32],
-    follower_start: wp.array[wp.int32],
-    follower_dof: wp.array[wp.int32],
-    follower_multiplier: wp.array[float],
-    # out
-    rows: wp.array2d[float],
-    i: int,
-    place: int,
-):
-    """Copy the Jacobian rows of an island, reduced to active DOFs, into line i from entry `place` on."""
-
-
-@wp.func_native("""
-float* __restrict__ products = wp::address(hessian, i, block);
-float* __restrict__ sums = wp::address(gradient, i, first);
-const float* __restrict__ right = wp::address(residuals, i, first_row);
+for (int r = 0; r < count; ++r) right[r] = *wp::address(residuals, i, list[r]);
 for (int r = 0; r < count; r += r + 3 <= count ? 3 : 1) {
-    const float* __restrict__ x = wp::address(jacobian, i, place + r * dofs);
+    const float* __restrict__ x = rows + r * dofs;
     const bool is_triple = r + 3 <= count;
     for (int a = 0; a < dofs; ++a) {
         float* __restrict__ out = products + a * dofs;
@@ -291,17 +231,17 @@ for (int r = 0; r < count; r += r + 3 <= count ? 3 : 1) {
 }
 """)
 @typing.no_type_check
-def add_rows(
-    jacobian: wp.array2d[float],
+def form_products(
+    islands: IslandsRef,
+    active: ActiveDofsRef,
     residuals: wp.array2d[float],
-    hessian: wp.array2d[float],
-    gradient: wp.array2d[float],
+    jacobian: wp.array3d[float],
+    equations: EquationsRef,
     i: int,
-    first: int,
-    dofs: int,
-    first_row: int,
-    count: int,
-    block: int,
-    place: int,
+    p: int,
+    island: int,
 ):
-    """Add the rows of an island to J'J and J'r, three at a time: three rows of a link depend on the same DOFs."""
+    """Copy the rows of an island, reduced to active DOFs, and sum up J'J and J'r.
+
+    Three rows are added at a time: three rows of a link depend on the same DOFs.
+    """

@@ -193,7 +193,7 @@ def propose(
         leader = coordinates.leader[c]
         if leader >= 0:
             joint_q_trial_out[t, c] = follow(coordinates.follower_number, c, joint_q_trial_out[t, leader])
-    predict_decrease(equations.hessian, equations.gradient, step, equations.predicted, i, t, island, first, dofs, block)
+    predict_decrease(equations, i, t, island, first, dofs, block)
 
 
 @wp.kernel(module="unique", enable_backward=False)
