@@ -17,13 +17,10 @@ class Column:
     unit: str = ""  # its unit, empty for none
     meaning: str = ""  # its meaning, in the C header
     description: str = ""  # its meaning, in the HTTP schema
-    place: int = 0  # its place among the columns at edges
     # value of `include` in a request for this column over HTTP; empty for always. Files hold only the columns that are
     # always there
     include: str = ""
     null: Literal["", "nan", "-1", "inf"] = ""  # value in arrays for a null in JSON; empty for none
-    on_device: bool = True  # whether kernels write the column; otherwise the host assembles the column
-    streamed: bool = False  # whether streams have the column
 
     @cached_property
     def edge_name(self) -> str:

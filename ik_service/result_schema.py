@@ -21,8 +21,6 @@ RESULT_COLUMNS = (
         unit="rad or m",
         meaning="configurations, within the limits [m, rad], COORDINATES each",
         description="Configurations [rad or m], inside the joint limits.",
-        place=0,
-        streamed=True,
     ),
     Column(
         name="success",
@@ -30,10 +28,8 @@ RESULT_COLUMNS = (
         meaning="1 where every target is within the tolerances",
         description="Whether every target is met within its tolerance; without targets, whether the cost is at a "
         "minimum.",
-        place=1,
-        streamed=True,
     ),
-    Column(name="status", dtype="status", meaning="how it ended: one of the codes above", place=2, streamed=True),
+    Column(name="status", dtype="status", meaning="how it ended: one of the codes above"),
     Column(
         name="position_error",
         dtype="float64",
@@ -41,9 +37,7 @@ RESULT_COLUMNS = (
         unit="m",
         meaning="[m], TARGETS each, recomputed in double from joint_q",
         description="Worst over the targets [m]; null where all are free.",
-        place=3,
         null="nan",
-        streamed=True,
     ),
     Column(
         name="orientation_error",
@@ -52,19 +46,16 @@ RESULT_COLUMNS = (
         unit="rad",
         meaning="[rad], TARGETS each",
         description="Worst over the targets [rad]; null where all are free.",
-        place=4,
         null="nan",
-        streamed=True,
     ),
     Column(
         name="cost",
         dtype="float32",
         meaning="1/2 |r|^2 of the weighted residual",
         description="1/2 |r|^2 of the weighted residuals.",
-        place=7,
         null="nan",
     ),
-    Column(name="iterations", dtype="int32", meaning="steps of the best attempt", place=5),
+    Column(name="iterations", dtype="int32", meaning="steps of the best attempt"),
     Column(
         name="seed_index",
         dtype="int32",
@@ -72,7 +63,6 @@ RESULT_COLUMNS = (
         "different ones",
         description="Start configuration that won: 0 is the given one, if any; null for a branch in closed form, and "
         "where islands chose different ones.",
-        place=6,
         null="-1",
     ),
     Column(
@@ -82,7 +72,6 @@ RESULT_COLUMNS = (
         description="Proof that a target is out of reach or blocked: 0 for none, 1 by distance from shoulder or first "
         "joint, 2 by intervals of joints, 3 with a search over the last joint, 4 by contact of what is rigid to the "
         "link.",
-        place=20,
         include="advice",
     ),
     Column(
@@ -91,7 +80,6 @@ RESULT_COLUMNS = (
         axes=("dofs",),
         meaning="1 where a DOF is at a limit, DOFS each",
         description="DOFs that sit at a limit, if asked for.",
-        place=11,
         include="active_limits",
     ),
     Column(
@@ -101,7 +89,6 @@ RESULT_COLUMNS = (
         meaning="least distance of a coordinate from its nearer limit [rad or m]; NAN where the robot has no limits",
         description="Least distance of a coordinate from its nearer limit [rad or m]; null where the robot has no "
         "limits.",
-        place=8,
         null="nan",
     ),
     Column(
@@ -111,9 +98,7 @@ RESULT_COLUMNS = (
         unit="rad or m",
         description="With `constraints`: largest row of each constraint of the robot [m or rad], of those that are "
         "disabled too.",
-        place=12,
         include="constraints",
-        on_device=False,
     ),
     Column(
         name="closing_joint_q",
@@ -121,9 +106,7 @@ RESULT_COLUMNS = (
         axes=("closing_coordinates",),
         unit="rad or m",
         description="With `constraints`: coordinates of the joints that close loops [rad or m].",
-        place=13,
         include="constraints",
-        on_device=False,
     ),
     Column(
         name="clearance",
@@ -132,10 +115,8 @@ RESULT_COLUMNS = (
         meaning="least distance of links from each other and from objects [m], negative in contact; INFINITY for none",
         description="With `clearance`: least distance of links from each other and from objects [m], negative in "
         "contact; null where nothing can touch.",
-        place=14,
         include="clearance",
         null="inf",
-        on_device=False,
     ),
     Column(
         name="world_clearance",
@@ -143,10 +124,8 @@ RESULT_COLUMNS = (
         unit="m",
         description="With `clearance`: least distance of links and attached objects from objects of the world [m], "
         "pairs of links left aside; null without objects.",
-        place=21,
         include="clearance",
         null="inf",
-        on_device=False,
     ),
     Column(
         name="closest",
@@ -154,9 +133,7 @@ RESULT_COLUMNS = (
         axes=("pair",),
         description="With `clearance`: the two that are closest, by their places in `collision_names`; -1, -1 where "
         "nothing can touch.",
-        place=15,
         include="clearance",
-        on_device=False,
     ),
     Column(
         name="joint_q_by_targets",
@@ -164,17 +141,13 @@ RESULT_COLUMNS = (
         axes=("coordinates", "poses", "twist"),
         description="With `options.sensitivity`: change of each coordinate with the position [m] and the rotation "
         "vector [rad] of each target, about the axes of the frame that it is given in.",
-        place=16,
         include="sensitivity",
-        on_device=False,
     ),
     Column(
         name="is_differentiable",
         dtype="bool",
         description="With `options.sensitivity`: whether the answer has derivatives; zeros stand where it has none.",
-        place=17,
         include="sensitivity",
-        on_device=False,
     ),
     Column(
         name="solutions",
@@ -183,18 +156,14 @@ RESULT_COLUMNS = (
         unit="rad or m",
         description="Distinct configurations that succeed, per problem, if asked for: the answer first, then rows of "
         "null up to the number asked for.",
-        place=9,
         include="solutions",
         null="nan",
-        on_device=False,
     ),
     Column(
         name="solution_count",
         dtype="int32",
         description="With `solutions`: how many were found.",
-        place=10,
         include="solutions",
-        on_device=False,
     ),
     Column(
         name="branch",
@@ -202,41 +171,34 @@ RESULT_COLUMNS = (
         axes=("solutions",),
         description="With `solutions`: branch of each, 4 shoulder + 2 elbow + wrist with bits of 0 or 1; null for arms "
         "without branches in closed form, and for solutions from other starts.",
-        place=18,
         include="solutions",
         null="-1",
-        on_device=False,
     ),
     Column(
         name="complete",
         dtype="bool",
         description="With `solutions`: whether it is proven that there are no others, angles taken modulo a turn.",
-        place=19,
         include="solutions",
-        on_device=False,
     ),
 )
 """The columns of a result, in the order of `IKResult` and of the C struct."""
-DEVICE_COLUMNS = tuple(column for column in RESULT_COLUMNS if column.on_device)
+DEVICE_COLUMNS = tuple(column for column in RESULT_COLUMNS if column.include in ("", "advice", "active_limits"))
+"""Columns written by kernels; the host assembles the others."""
 OF_COORDINATES = tuple(column.name for column in DEVICE_COLUMNS if "coordinates" in column.axes)
 OF_DOFS = tuple(column.name for column in DEVICE_COLUMNS if "dofs" in column.axes)
-EDGE_COLUMNS = tuple(sorted(RESULT_COLUMNS, key=lambda column: column.place))
-ALWAYS_COLUMNS = tuple(column for column in EDGE_COLUMNS if not column.include)
-INCLUDED_COLUMNS = tuple(column for column in EDGE_COLUMNS if column.include)
-"""The first are in every answer and file, the others where a request includes them; in the order of edges."""
 
 ISLAND_COLUMNS = (
-    Column(name="nisland", dtype="int32", on_device=False),
-    Column(name="tree_island", dtype="int32", axes=("trees",), on_device=False),
-    Column(name="row_island", dtype="int32", axes=("rows",), on_device=False),
+    Column(name="nisland", dtype="int32"),
+    Column(name="tree_island", dtype="int32", axes=("trees",)),
+    Column(name="row_island", dtype="int32", axes=("rows",)),
     Column(name="success", dtype="bool", axes=("trees",)),
     Column(name="status", dtype="int32", axes=("trees",)),
     Column(name="seed_index", dtype="int32", axes=("trees",)),
     Column(name="iterations", dtype="int32", axes=("trees",)),
     Column(name="cost", dtype="float32", axes=("trees",)),
 )
-"""The columns of the islands of every problem; on the device their names begin with `island_`."""
-DEVICE_ISLAND_COLUMNS = tuple(column for column in ISLAND_COLUMNS if column.on_device)
+"""The columns of the islands of every problem; after the first three kernels write them, by names with `island_`."""
+DEVICE_ISLAND_COLUMNS = ISLAND_COLUMNS[3:]
 
 _Q = Column(name="joint_q", dtype="precision", axes=("coordinates",), description="Its configuration [rad or m].")
 CHOICE_COLUMNS = (
@@ -369,6 +331,12 @@ class EdgeColumns:
     complete: NDArray[np.bool_] | None = None
     proof: NDArray[np.integer[Any]] | None = None
     world_clearance_m: NDArray[np.float64] | None = None
+
+
+EDGE_COLUMNS = tuple(sorted(RESULT_COLUMNS, key=lambda column: [*EdgeColumns.__annotations__].index(column.edge_name)))
+ALWAYS_COLUMNS = tuple(column for column in EDGE_COLUMNS if not column.include)
+INCLUDED_COLUMNS = tuple(column for column in EDGE_COLUMNS if column.include)
+"""The first are in every answer and file, the others where a request includes them; in the order of edges."""
 
 
 def edge_array(column: Column, result: Any) -> NDArray[Any]:

@@ -76,8 +76,8 @@ def test_ticks_have_the_columns_of_their_table():
     assert array_types(ControlResult) == types
 
 
-def test_columns_at_edges_have_places_of_their_own():
-    assert len({column.place for column in EDGE_COLUMNS}) == len(RESULT_COLUMNS)
+def test_columns_at_edges_are_in_the_order_of_their_fields():
+    assert [column.edge_name for column in EDGE_COLUMNS] == [field.name for field in dataclasses.fields(EdgeColumns)]
 
 
 def test_what_a_column_asks_for_can_be_included_or_is_an_option():

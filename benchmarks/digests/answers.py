@@ -14,7 +14,7 @@ import ik_service
 from benchmarks.digests.program import Budget, Parts
 from benchmarks.problems.compared_robots import LINKS
 from ik_service.control import IKController
-from ik_service.result_schema import ISLAND_COLUMNS, RESULT_COLUMNS
+from ik_service.result_schema import DEVICE_ISLAND_COLUMNS, ISLAND_COLUMNS, RESULT_COLUMNS
 
 Floats = NDArray[np.float64]
 
@@ -102,7 +102,9 @@ def of_result(result: ik_service.IKResult) -> Parts:
     there = np.arange(result.islands.cost.shape[1]) < result.islands.nisland[:, None]
     for column in ISLAND_COLUMNS:
         value = getattr(result.islands, column.name)
-        parts[f"island_{column.name}"] = np.where(there, value, value.dtype.type(0)) if column.on_device else value
+        parts[f"island_{column.name}"] = (
+            np.where(there, value, value.dtype.type(0)) if column in DEVICE_ISLAND_COLUMNS else value
+        )
     return parts
 
 

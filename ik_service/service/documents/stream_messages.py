@@ -30,8 +30,8 @@ JSON, MSGPACK = JsonCodec(), MsgpackCodec()
 Message = str | bytes
 """A message: text is JSON, bytes are MessagePack."""
 
-STREAMED = tuple(column for column in EDGE_COLUMNS if column.streamed)
-"""The columns of a result that ticks are answered with."""
+STREAMED = EDGE_COLUMNS[:5]
+"""The columns of a result that ticks are answered with: the configuration, and how well it meets the targets."""
 _PLACEHOLDERS = {"positions": [[0, 0, 0]], "orientations_xyzw": [[0, 0, 0, 1]]}
 _WIDTHS = {"positions": 3, "orientations_xyzw": 4}
 _GIVEN = {"pose": tuple(_PLACEHOLDERS), "position": ("positions",), "orientation": ("orientations_xyzw",)}

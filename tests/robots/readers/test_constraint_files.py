@@ -144,7 +144,7 @@ def test_of_two_loops_of_one_name_or_that_say_the_same_the_first_is_kept():
     assert robot.constraint_names == ("pin", "other")
     left_out = [f"Loop '{name}' is left out" for name in ("again", "turned")]
     assert [warning.partition(":")[0] for warning in robot.warnings] == left_out
-    assert "Loops 'again' and 'pin' join the same frames" in robot.warnings[0]
+    assert "Loops 'pin' and 'again' join the same frames" in robot.warnings[0]
 
 
 BAD_DOCUMENTS = {
