@@ -60,7 +60,8 @@ class SphereArrays:
     def __init__(self, model: DeviceModel, spheres: BodySpheres, width: int) -> None:
         self._model, self._width = model, width
         self._turns = _axis_turns(model.robot)
-        self._frame = self._floats(_frames(model.robot, self._turns))
+        frames = _frames(model.robot, self._turns)
+        self._frame: wp.array[Any] = wp.array(frames, dtype=wp.float32, device=model.device)
         self._take(spheres)
 
     def with_spheres(self, spheres: BodySpheres) -> "SphereArrays":
@@ -85,25 +86,26 @@ class SphereArrays:
 
     def _take(self, spheres: BodySpheres) -> None:
         model, self._spheres = self._model, spheres
-        counts = np.diff(spheres.link_start)
-        link_block = np.cumsum([0, *-(-counts // self._width)])
-        self._shared = {
-            "joint_kind": model.joint_kind,
-            "joint_parent": model.joint_parent,
-            "joint_q_start": model.joint_q_start,
-            "frame": self._frame,
-            "link_body": self._integers(spheres.link_body),
-            "link_count": self._integers(counts),
-            "link_block": self._integers(link_block),
-            "bound": self._floats(_turned(self._turns, spheres.bounds, spheres.link_body)),
-            "sphere": self._floats(_blocks(self._turns, spheres, link_block, self._width)),
-        }
+        joints = {name: getattr(model, name) for name in ("joint_kind", "joint_parent", "joint_q_start")}
+        self._shared = joints | {"frame": self._frame} | _link_arrays(spheres, self._turns, self._width, model.device)
 
     def _integers(self, values: Any) -> "wp.array[Any]":
         return wp.array(values, dtype=wp.int32, device=self._model.device)
 
-    def _floats(self, values: Any) -> "wp.array[Any]":
-        return wp.array(values, dtype=wp.float32, device=self._model.device)
+
+def _link_arrays(
+    spheres: BodySpheres, turns: Float64Array, width: int, device: wp.Device
+) -> dict[str, "wp.array[Any]"]:
+    """Return the arrays of links and their spheres, by name; `turns` of the bodies as of `_axis_turns`."""
+    counts = np.diff(spheres.link_start)
+    blocks = np.cumsum([0, *-(-counts // width)])
+    integers = {"link_body": spheres.link_body, "link_count": counts, "link_block": blocks}
+    bound = _turned(turns, spheres.bounds, spheres.link_body)
+    floats = {"bound": bound, "sphere": _blocks(turns, spheres, blocks, width)}
+    found: dict[str, wp.array[Any]] = {
+        name: wp.array(own, dtype=wp.int32, device=device) for name, own in integers.items()
+    }
+    return found | {name: wp.array(own, dtype=wp.float32, device=device) for name, own in floats.items()}
 
 
 def rigid_spheres(model: DeviceModel, spheres: BodySpheres, body: int, width: int) -> tuple[Any, float]:
@@ -131,23 +133,14 @@ def rigid_spheres(model: DeviceModel, spheres: BodySpheres, body: int, width: in
         bounds=np.column_stack([placed([spheres.bounds[k : k + 1, :3] for k in chosen]), spheres.bounds[chosen, 3]]),
         pairs=np.zeros((0, 2), np.int32),
     )
-    turns, blocks = identity_transform()[None], np.cumsum([0, *(-(-count // width) for count in counts)])
-    numbers = {
-        "joint_kind": [JointType.FLOATING],
-        "joint_parent": [-1],
-        "joint_q_start": [0, 7],
-        "link_body": own.link_body,
-        "link_count": counts,
-        "link_block": blocks,
-        "in_world": world_bits(spheres)[chosen],
-    }
-    found: Any = CollisionSpheres()
-    for name, values in numbers.items():
-        setattr(found, name, wp.array(np.asarray(values, np.int32), dtype=wp.int32, device=model.device))
-    found.pair = wp.zeros((0, 2), dtype=wp.int32, device=model.device)
+    joint = {"joint_kind": [JointType.FLOATING], "joint_parent": [-1], "joint_q_start": [0, 7]}
+    found, device = CollisionSpheres(), model.device
+    for name, values in (joint | {"in_world": world_bits(spheres)[chosen], "pair": own.pairs}).items():
+        setattr(found, name, wp.array(np.asarray(values, np.int32), dtype=wp.int32, device=device))
     frame = np.concatenate([np.eye(3).ravel(), np.zeros(3)])[None]
-    for name, given in {"frame": frame, "bound": own.bounds, "sphere": _blocks(turns, own, blocks, width)}.items():
-        setattr(found, name, wp.array(given, dtype=wp.float32, device=model.device))
+    frames: wp.array[Any] = wp.array(frame, dtype=wp.float32, device=device)
+    for name, array in {"frame": frames, **_link_arrays(own, identity_transform()[None], width, device)}.items():
+        setattr(found, name, array)
     reach = np.linalg.norm(own.centers, axis=1) + own.radii
     return found, float(reach.max(initial=0.0))
 
