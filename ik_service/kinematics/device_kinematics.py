@@ -101,7 +101,7 @@ def forward_kinematics(
 @typing.no_type_check
 def _motion_subspace(
     # model
-    joint_type: wp.array[wp.int32],  # [joint_count]
+    joint_dof_dim: wp.array2d[wp.int32],  # [joint_count, 2]
     joint_parent: wp.array[wp.int32],  # [joint_count]
     joint_qd_start: wp.array[wp.int32],  # [joint_count + 1]
     joint_X_p: wp.array[wp.transform],  # [joint_count]
@@ -112,21 +112,13 @@ def _motion_subspace(
     joint_S_s_out: wp.array2d[wp.spatial_vector],  # [n_batch, joint_dof_count]
 ):
     i = wp.tid()
-    for j in range(joint_type.shape[0]):
-        kind = joint_type[j]
+    for j in range(joint_parent.shape[0]):
         rotation = wp.transform_get_rotation(joint_frame(joint_parent[j], j, i, joint_X_p, body_q))
         origin = wp.transform_get_translation(body_q[i, j])
-        slides = int(0)  # leading DOFs that are translations
-        if kind == PRISMATIC:
-            slides = 1
-        elif kind == PLANAR:
-            slides = 2
-        elif kind == FLOATING:
-            slides = 3
         start = joint_qd_start[j]
         for d in range(start, joint_qd_start[j + 1]):
             axis = wp.quat_rotate(rotation, joint_axis[d])
-            if d - start < slides:
+            if d - start < joint_dof_dim[j, 0]:
                 joint_S_s_out[i, d] = wp.spatial_vector(axis, wp.vec3(0.0))
             else:
                 joint_S_s_out[i, d] = wp.spatial_vector(wp.cross(origin, axis), axis)
@@ -138,7 +130,7 @@ def motion_subspace(model: DeviceModel, body_q: wp.array[typing.Any], joint_S_s:
     Column d is the twist of every body moved by DOF d, per unit velocity of DOF d: at the world origin, in the world
     frame, linear then angular. A point x of such a body moves with `linear + angular x x`.
     """
-    inputs = [model.joint_kind, model.joint_parent, model.joint_qd_start, model.joint_X_p, model.joint_axis, body_q]
+    inputs = [model.joint_dof_dim, model.joint_parent, model.joint_qd_start, model.joint_X_p, model.joint_axis, body_q]
     wp.launch(_motion_subspace, body_q.shape[0], inputs, [joint_S_s], device=model.device)
 
 
@@ -179,7 +171,6 @@ def left_tangent(q: wp.quat, gradient: wp.quat):
 @typing.no_type_check
 def _integrate(
     # model
-    joint_type: wp.array[wp.int32],  # [joint_count]
     joint_q_start: wp.array[wp.int32],  # [joint_count + 1]
     joint_qd_start: wp.array[wp.int32],  # [joint_count + 1]
     # state
@@ -189,17 +180,15 @@ def _integrate(
     joint_q_out: wp.array2d[float],  # [n_batch, joint_coord_count]
 ):
     i, j = wp.tid()
-    kind = joint_type[j]
     c = joint_q_start[j]
     d = joint_qd_start[j]
     additive = joint_qd_start[j + 1] - d
-    if kind == BALL:
-        additive = 0
-    elif kind == FLOATING:
-        additive = 3
+    has_quaternion = joint_q_start[j + 1] - c > additive
+    if has_quaternion:
+        additive -= 3
     for k in range(additive):
         joint_q_out[i, c + k] = joint_q[i, c + k] + dq_dof[i, d + k]
-    if kind == BALL or kind == FLOATING:
+    if has_quaternion:
         c += additive
         d += additive
         old = wp.quat(joint_q[i, c], joint_q[i, c + 1], joint_q[i, c + 2], joint_q[i, c + 3])
@@ -215,5 +204,5 @@ def integrate(
 
     `joint_q_out` may alias `joint_q` while no tape records.
     """
-    inputs = [model.joint_kind, model.joint_q_start, model.joint_qd_start, joint_q, dq_dof]
+    inputs = [model.joint_q_start, model.joint_qd_start, joint_q, dq_dof]
     wp.launch(_integrate, (joint_q.shape[0], model.joint_count), inputs, [joint_q_out], device=model.device)

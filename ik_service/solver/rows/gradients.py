@@ -16,10 +16,8 @@ import warp as wp
 from numpy.typing import NDArray
 
 from ik_service.kinematics.device_kinematics import left_tangent
-from ik_service.robots import DeviceModel, JointType
+from ik_service.robots import DeviceModel
 
-BALL = wp.constant(int(JointType.BALL))
-FLOATING = wp.constant(int(JointType.FLOATING))
 PASS_ROWS_MAX = 64  # of a checked pass: factors from 2^-32 to 2^31 stay far from the ends of float32
 PASSES_APART = wp.constant(1.0e-4)  # allowed relative difference of the passes, by rounding
 
@@ -146,7 +144,6 @@ def take_entry(
 @typing.no_type_check
 def _store_entries(
     # model
-    joint_type: wp.array[wp.int32],  # [joint_count]
     joint_q_start: wp.array[wp.int32],  # [joint_count + 1]
     joint_qd_start: wp.array[wp.int32],  # [joint_count + 1]
     joint_S_s: wp.array2d[wp.spatial_vector],  # [n, joint_dof_count]
@@ -164,14 +161,13 @@ def _store_entries(
     mixed_out: wp.array[wp.int32],  # [1]
 ):
     i = wp.tid()
-    for j in range(joint_type.shape[0]):
-        kind = joint_type[j]
+    for j in range(joint_q_start.shape[0] - 1):
         c = joint_q_start[j]
         d = joint_qd_start[j]
         count = joint_qd_start[j + 1] - d
         sums = int(count)  # DOFs added to a coordinate
         turn = wp.vec3(0.0)
-        if kind == BALL or kind == FLOATING:
+        if joint_q_start[j + 1] - c > count:
             sums = count - 3
             q = c + sums
             old = wp.quat(joint_q[i, q], joint_q[i, q + 1], joint_q[i, q + 2], joint_q[i, q + 3])
@@ -225,7 +221,7 @@ class RowGradients:
                     inputs = [self._model.joint_parent, self._body_q, self._body_q.grad, self._force]
                     self._launch(_sum_forces, (len(jacobian),), inputs)
                 robot = self._model
-                inputs = [robot.joint_kind, robot.joint_q_start, robot.joint_qd_start, joint_S_s]
+                inputs = [robot.joint_q_start, robot.joint_qd_start, joint_S_s]
                 inputs += [self._joint_q, self._joint_q.grad, self._force, int(has_force)]
                 inputs += [groups.row[k], factor, start, jacobian, mixed]
                 self._launch(_store_entries, (len(jacobian),), inputs)
