@@ -1,13 +1,12 @@
-"""Islands: trees coupled by rows, found per problem on the device by flood fill.
+"""Islands: trees coupled by rows, found on the host once for each pattern of enabled rows.
 
 An enabled row joins all trees of its support. Islands are numbered by their lowest tree; a tree without rows is in no
-island. Only the sparsity pattern counts: an entry that vanishes at some configuration still couples. Runs once per
-solve.
+island. Only the sparsity pattern counts: an entry that vanishes at some configuration still couples. Runs when other
+rows are enabled than in the last solve.
 """
 
-import typing
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import warp as wp
@@ -29,58 +28,15 @@ def zeroed(struct: Any, device: wp.Device, other: int | tuple[int, ...], **shape
     return arrays
 
 
-@wp.struct
-class RowStructure:
-    """Trees of each row's support, and rows, DOFs and coordinates of each tree.
-
-    A pair of arrays `a_badr`, `a_b` lists the b of every a: `a_b[a_badr[a] : a_badr[a + 1]]`.
-    """
-
-    row_treeadr: wp.array[wp.int32]  # [rows + 1]
-    row_tree: wp.array[wp.int32]  # trees in the support of each row, increasing
-    tree_rowadr: wp.array[wp.int32]  # [trees + 1]
-    tree_row: wp.array[wp.int32]  # rows whose support contains DOFs of each tree, increasing
-    dof_tree: wp.array[wp.int32]  # [dofs]: tree of each DOF of the system
-    coordinate_tree: wp.array[wp.int32]  # [coordinates]: tree of each coordinate, -1: no tree moves the coordinate
-    smallest: int  # DOFs of the smallest tree
-    largest: int  # DOFs of all trees
-
-    @property
-    def row_count(self) -> int:
-        """Number of rows."""
-        return int(self.row_treeadr.shape[0]) - 1
-
-    @property
-    def tree_count(self) -> int:
-        """Number of trees."""
-        return int(self.tree_rowadr.shape[0]) - 1
+Int32Array = NDArray[np.int32]
 
 
-def row_structure(
-    incidence: NDArray[np.bool_],
-    dof_tree: NDArray[np.int32],
-    coordinate_tree: NDArray[np.int32],
-    device: wp.Device | str,
-) -> Any:
-    """Return the `RowStructure` of a system on a device.
+class RowStructure(NamedTuple):
+    """Trees of rows, DOFs and coordinates of a system."""
 
-    `incidence` says whether the support of a row contains DOFs of a tree, shape [rows, trees]; `dof_tree` [dofs] and
-    `coordinate_tree` [coordinates] give trees, -1 for none.
-    """
-    structure: Any = RowStructure()
-    names = ("row_treeadr", "row_tree", "tree_rowadr", "tree_row", "dof_tree", "coordinate_tree")
-    lists = (*_lists(incidence), *_lists(incidence.T), dof_tree, coordinate_tree)
-    for name, values in zip(names, lists, strict=True):
-        setattr(structure, name, wp.array(values.astype(np.int32), dtype=wp.int32, device=device))
-    sizes = np.bincount(dof_tree, minlength=incidence.shape[1])
-    structure.smallest, structure.largest = int(sizes.min()), int(sizes.sum())
-    return structure
-
-
-def _lists(incidence: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Give offsets and column numbers of the true entries, row by row (CSR)."""
-    offsets = np.concatenate([[0], np.cumsum(incidence.sum(axis=1))])
-    return offsets, np.nonzero(incidence)[1]
+    incidence: NDArray[np.bool_]  # whether the support of a row contains DOFs of a tree, [rows, trees]
+    dof_tree: Int32Array  # tree of each DOF of the system, [dofs]
+    coordinate_tree: Int32Array  # tree of each coordinate, -1 for none, [coordinates]
 
 
 @wp.struct
@@ -101,141 +57,39 @@ class Islands:
     coord: wp.array2d[wp.int32]  # [problems, coordinates]: coordinates moved by the island
     hessian_adr: wp.array2d[wp.int32]  # [problems, trees + 1]: first entry of the island's DOFs x DOFs block in storage
     jacobian_adr: wp.array2d[wp.int32]  # [problems, trees + 1]: first entry of the island's rows x DOFs block
-    stack: wp.array2d[wp.int32]  # [problems, trees]: scratch of the flood fill; each tree is pushed once
     smallest: int  # DOFs of the smallest possible island: the smallest tree
     largest: int  # DOFs of the largest possible island: all DOFs
 
 
-def allocate_islands(structure: Any, problem_count: int) -> Any:
+def allocate_islands(structure: RowStructure, problem_count: int, device: wp.Device) -> Any:
     """Return `Islands` with room for `problem_count` problems."""
-    trees, rows = structure.tree_count, structure.row_count
-    widths = {"tree_island": trees, "row_island": rows, "row": rows, "stack": trees}
-    widths |= {"dof": structure.dof_tree.shape[0], "coord": structure.coordinate_tree.shape[0]}
+    (rows, trees), dofs = structure.incidence.shape, len(structure.dof_tree)
+    widths = {"tree_island": trees, "row_island": rows, "row": rows}
+    widths |= {"dof": dofs, "coord": len(structure.coordinate_tree)}
     shapes: dict[str, int | tuple[int, ...]] = {name: (problem_count, width) for name, width in widths.items()}
-    shapes["nisland"] = problem_count
-    islands = zeroed(Islands, structure.row_tree.device, (problem_count, trees + 1), **shapes)
-    islands.smallest, islands.largest = structure.smallest, structure.largest
+    islands = zeroed(Islands, device, (problem_count, trees + 1), **shapes, nisland=problem_count)
+    islands.smallest, islands.largest = int(np.bincount(structure.dof_tree, minlength=trees).min()), dofs
     return islands
 
 
-@wp.kernel(module="unique", enable_backward=False)
-@typing.no_type_check
-def _flood_fill(
-    one_island: int,
-    structure: RowStructure,
-    row_on: wp.array2d[wp.int32],  # [problems, rows]
-    islands_out: Islands,
-):
-    p = wp.tid()
-    trees = islands_out.tree_island.shape[1]
-    for tree in range(trees):
-        islands_out.tree_island[p, tree] = -1
-    for row in range(islands_out.row_island.shape[1]):
-        islands_out.row_island[p, row] = -1
-    count = int(0)
-    for first in range(trees):
-        depth = int(0)
-        if islands_out.tree_island[p, first] < 0:
-            for m in range(structure.tree_rowadr[first], structure.tree_rowadr[first + 1]):
-                if row_on[p, structure.tree_row[m]] != 0:
-                    depth = 1
-        if depth == 1:
-            island = count
-            if one_island == 1:
-                island = 0
-            islands_out.stack[p, 0] = first
-            islands_out.tree_island[p, first] = island
-            while depth > 0:
-                depth -= 1
-                tree = islands_out.stack[p, depth]
-                for m in range(structure.tree_rowadr[tree], structure.tree_rowadr[tree + 1]):
-                    row = structure.tree_row[m]
-                    if row_on[p, row] != 0 and islands_out.row_island[p, row] < 0:
-                        islands_out.row_island[p, row] = island
-                        for k in range(structure.row_treeadr[row], structure.row_treeadr[row + 1]):
-                            other = structure.row_tree[k]
-                            if islands_out.tree_island[p, other] < 0:
-                                islands_out.tree_island[p, other] = island
-                                islands_out.stack[p, depth] = other
-                                depth += 1
-            count = island + 1
-    islands_out.nisland[p] = count
+def island_lines(structure: RowStructure, row_on: NDArray[np.bool_], *, join: bool) -> dict[str, Int32Array]:
+    """Return the lines of `Islands` by name, of problems with these enabled rows, [problems, rows]."""
+    _, first, inverse = np.unique(np.packbits(row_on, axis=1), axis=0, return_index=True, return_inverse=True)
+    found = [_islands_of(structure, row_on[k], join=join) for k in first]
+    return {name: np.array([one[name] for one in found], np.int32)[inverse.reshape(-1)] for name in found[0]}
 
 
-@wp.func
-@typing.no_type_check
-def grouped(
-    p: int,
-    trees: wp.array[wp.int32],
-    tree_island: wp.array2d[wp.int32],
-    island_adr: wp.array2d[wp.int32],
-    island_item: wp.array2d[wp.int32],
-):
-    """List the items (DOFs or coordinates) of every island in increasing order, by counting sort."""
-    count = tree_island.shape[1]
-    for island in range(count + 1):
-        island_adr[p, island] = 0
-    for item in range(trees.shape[0]):
-        if trees[item] >= 0:
-            island = tree_island[p, trees[item]]
-            if island >= 0:
-                island_adr[p, island + 1] = island_adr[p, island + 1] + 1
-    for island in range(count):
-        island_adr[p, island + 1] = island_adr[p, island + 1] + island_adr[p, island]
-    for item in range(trees.shape[0]):
-        if trees[item] >= 0:
-            island = tree_island[p, trees[item]]
-            if island >= 0:
-                island_item[p, island_adr[p, island]] = item
-                island_adr[p, island] = island_adr[p, island] + 1
-    for reverse in range(count):  # the loop above moved every offset one place on
-        island = count - reverse
-        island_adr[p, island] = island_adr[p, island - 1]
-    island_adr[p, 0] = 0
-
-
-@wp.kernel(module="unique", enable_backward=False)
-@typing.no_type_check
-def _list_members(structure: RowStructure, islands_out: Islands):
-    p = wp.tid()
-    grouped(p, structure.dof_tree, islands_out.tree_island, islands_out.dofadr, islands_out.dof)
-    grouped(p, structure.coordinate_tree, islands_out.tree_island, islands_out.coordadr, islands_out.coord)
-    count = islands_out.tree_island.shape[1]
-    next_row = int(0)
-    hessian = int(0)
-    jacobian = int(0)
-    for island in range(count):
-        islands_out.rowadr[p, island] = next_row
-        islands_out.hessian_adr[p, island] = hessian
-        islands_out.jacobian_adr[p, island] = jacobian
-        dofs = islands_out.dofadr[p, island + 1] - islands_out.dofadr[p, island]
-        if dofs > 0:
-            for row in range(islands_out.row_island.shape[1]):
-                if islands_out.row_island[p, row] == island:
-                    islands_out.row[p, next_row] = row
-                    next_row += 1
-        hessian += dofs * dofs
-        jacobian += dofs * (next_row - islands_out.rowadr[p, island])
-    islands_out.rowadr[p, count] = next_row
-    islands_out.hessian_adr[p, count] = hessian
-    islands_out.jacobian_adr[p, count] = jacobian
-
-
-def record_discovery(
-    structure: RowStructure, row_on: wp.array[Any], islands: Islands, *, join: bool
-) -> list[wp.Launch]:
-    """Record the launches that find the islands of every problem; with `join` all trees with rows form one island.
-
-    The launches write every entry of the islands. The enabled rows, int32 [problems, rows], and the islands must
-    outlive the launches.
-    """
-    problems, device = row_on.shape[0], row_on.device
-    inputs = [int(join), structure, row_on, islands]
-    fill = wp.launch(_flood_fill, problems, inputs, device=device, record_cmd=True)
-    return [fill, wp.launch(_list_members, problems, [structure, islands], device=device, record_cmd=True)]
-
-
-Int32Array = NDArray[np.int32]
+def _islands_of(structure: RowStructure, row_on: NDArray[np.bool_], *, join: bool) -> dict[str, Any]:
+    count, tree_island, row_island = find_islands(structure.incidence, row_on, join=join)
+    found: dict[str, Any] = {"nisland": count, "tree_island": tree_island, "row_island": row_island}
+    padded = np.append(tree_island, np.int32(-1))  # for coordinates without a tree, -1
+    of_dofs, of_coordinates = padded[structure.dof_tree], padded[structure.coordinate_tree]
+    for name, own in (("dof", of_dofs), ("row", row_island), ("coord", of_coordinates)):
+        listed = np.argsort(own, kind="stable")[(own < 0).sum() :]
+        found[name] = np.pad(listed, (0, len(own) - len(listed)))
+        found[f"{name}adr"] = np.cumsum([0, *np.bincount(own[listed], minlength=len(tree_island))])
+    dofs, rows = np.diff(found["dofadr"]), np.diff(found["rowadr"])
+    return found | {"hessian_adr": np.cumsum([0, *dofs * dofs]), "jacobian_adr": np.cumsum([0, *dofs * rows])}
 
 
 def find_islands(

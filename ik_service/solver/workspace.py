@@ -16,7 +16,7 @@ from ik_service.kernels.kernel_loading import load_kernels_alone
 from ik_service.robots import DeviceModel
 from ik_service.solver.arrays.input_kernels import InputArrays
 from ik_service.solver.arrays.limit_arrays import LimitArrays, coordinates_constrained, coordinates_read, find_turns
-from ik_service.solver.arrays.partition import Partition, discovered_partition
+from ik_service.solver.arrays.partition import Partition, own_partition
 from ik_service.solver.arrays.parts import SOLVE_IO
 from ik_service.solver.arrays.problem_arrays import BestAttempts, Problems, Searches, SolveSettings
 from ik_service.solver.given.requested_limits import RequestedLimits
@@ -25,7 +25,7 @@ from ik_service.solver.lm.codes import ITERATIONS
 from ik_service.solver.recorded_launches import PreparedSolve, RecordedLaunches, RecordedStep
 from ik_service.solver.recording import KeptRecording, PartLaunches, Recording, per_problem, without_count
 from ik_service.solver.rows.layout import RowLayout
-from ik_service.solver.rows.weights import IslandScales, TargetWeights, weights_on_device
+from ik_service.solver.rows.weights import IslandScales, TargetWeights
 from ik_service.solver.verdict.verification import Verification
 from objectives import InputError
 
@@ -51,7 +51,7 @@ class Workspace:
         # targets and starts from the caller
         self.inputs = InputArrays(model, targets, touches, capacity, **given)
         self.verification = Verification(model, targets, trees, capacity, block)
-        self._scales = IslandScales(capacity, trees, model.device)  # of islands found on the device
+        self._scales = IslandScales(capacity, trees, model.device)  # of problems with islands of their own
         self._turns: Any = None  # until the rows are known
         self._own_limits = LimitArrays(model, hard_limits=hard_limits)
         self._narrower: LimitArrays | None = None
@@ -135,19 +135,13 @@ class Workspace:
         self._reading.prepare(count)()
 
     def discovered(self, count: int, *, join: bool) -> Partition:
-        """Find the islands of every problem on the device; with `join` all touched trees are one island."""
-        rows = self._rows
-        weights = [weights_on_device(objective) for objective in rows.objectives]
-        key = (join, *map(id, weights))
+        """Find the islands of every problem that has been read; with `join` all touched trees are one island."""
+        weights = self.problems.weights_of(self._rows, count)
+        key = join, weights.shape, weights.tobytes()
         if key != self._discovery_key:
-
-            def record(part: int, parts: int) -> PartLaunches:
-                launches = self.problems.record_discovery(rows, weights, join=join)
-                return PartLaunches([per_problem(launch) for launch in launches], weights)
-
-            self._discovery_key, self._discovery = key, Recording(self._model.device, record)
-        self._discovery.prepare(count)()
-        return discovered_partition(self.problems, count, self._scales)
+            lines = self.problems.find_islands(weights, join=join)
+            self._discovery_key, self._discovered = key, own_partition(self.problems, lines, self._scales)
+        return self._discovered
 
     def verify(self, prepared: PreparedSolve, count: int) -> None:
         """Verify the best attempts; the recording is kept while the same solve is verified again."""

@@ -1,9 +1,11 @@
-"""The launches that find islands, run at once."""
+"""Islands of problems, set in arrays."""
 
-from ik_service.linear_solve.islands import record_discovery
+import numpy as np
+
+from ik_service.linear_solve.islands import island_lines
 
 
 def discover_islands(structure, row_on, islands, *, join):
-    """Finds the islands of every problem; the arguments are described in `record_discovery`."""
-    for launch in record_discovery(structure, row_on, islands, join=join):
-        launch.launch()
+    """Sets the islands of problems with these enabled rows, [problems, rows]."""
+    for name, values in island_lines(structure, np.asarray(row_on, bool), join=join).items():
+        getattr(islands, name).assign(values)

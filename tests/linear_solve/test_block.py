@@ -6,7 +6,7 @@ import warp as wp
 
 from ik_service.linear_solve.block import damped_steps, normal_equations
 from ik_service.linear_solve.factors import ActiveDofs, allocate_equations
-from ik_service.linear_solve.islands import allocate_islands, row_structure
+from ik_service.linear_solve.islands import RowStructure, allocate_islands
 from tests.linear_solve.conftest import discover_islands
 
 FLOAT32 = 1e-4  # relative: rounding of J'J, amplified by a condition number of some hundreds
@@ -24,9 +24,9 @@ def system(random, coupled=False):
     incidence[9, [0, 2]] = True
     jacobian = random.standard_normal((4, 11, 9)) * incidence[:, dof_tree]
     residuals = random.standard_normal((4, 11))
-    structure = row_structure(incidence, dof_tree, np.zeros(0, np.int32), "cpu")
-    islands = allocate_islands(structure, 1)
-    discover_islands(structure, wp.ones((1, 11), dtype=wp.int32, device="cpu"), islands, join=coupled)
+    structure = RowStructure(incidence, dof_tree, np.zeros(0, np.int32))
+    islands = allocate_islands(structure, 1, "cpu")
+    discover_islands(structure, np.ones((1, 11)), islands, join=coupled)
     return islands, jacobian, residuals
 
 
@@ -130,9 +130,9 @@ def test_islands_that_do_not_run_are_left_alone():
 def test_followers_add_to_their_leaders_column():
     random = np.random.default_rng(5)
     incidence = np.ones((6, 1), dtype=bool)
-    structure = row_structure(incidence, np.zeros(3, np.int32), np.zeros(0, np.int32), "cpu")
-    islands = allocate_islands(structure, 1)
-    discover_islands(structure, wp.ones((1, 6), dtype=wp.int32, device="cpu"), islands, join=False)
+    structure = RowStructure(incidence, np.zeros(3, np.int32), np.zeros(0, np.int32))
+    islands = allocate_islands(structure, 1, "cpu")
+    discover_islands(structure, np.ones((1, 6)), islands, join=False)
     jacobian, residuals = random.standard_normal((4, 6, 6)), random.standard_normal((4, 6))
     # active DOFs 1, 2, 5; DOF 0 follows DOF 2 with -1.5, DOF 4 follows DOF 5 with 0.5; DOF 3 is locked
     active = active_dofs([1, 2, 5], [0, 0, 1, 2], [0, 4], [-1.5, 0.5])

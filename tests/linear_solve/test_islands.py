@@ -3,9 +3,8 @@
 import networkx as nx
 import numpy as np
 import pytest
-import warp as wp
 
-from ik_service.linear_solve.islands import Islands, allocate_islands, find_islands, row_structure
+from ik_service.linear_solve.islands import Islands, RowStructure, allocate_islands, find_islands
 from tests.linear_solve.conftest import discover_islands
 
 POISON = 7777
@@ -17,13 +16,12 @@ def on_device(incidence, row_on, dof_tree=None, coordinate_tree=None, join=False
     trees = incidence.shape[1]
     dof_tree = np.arange(trees) if dof_tree is None else np.asarray(dof_tree)
     coordinate_tree = dof_tree if coordinate_tree is None else np.asarray(coordinate_tree)
-    structure = row_structure(incidence, dof_tree, coordinate_tree, "cpu")
-    islands = allocate_islands(structure, len(row_on))
+    structure = RowStructure(incidence, dof_tree, coordinate_tree)
+    islands = allocate_islands(structure, len(row_on), "cpu")
     names = [name for name, kind in Islands.__annotations__.items() if kind is not int]
     for name in names:
         getattr(islands, name).fill_(POISON)
-    on = wp.array(row_on.astype(np.int32), dtype=wp.int32, device="cpu")
-    discover_islands(structure, on, islands, join=join)
+    discover_islands(structure, row_on, islands, join=join)
     return {name: getattr(islands, name).numpy().copy() for name in names}
 
 
@@ -146,17 +144,3 @@ def test_joined_islands_are_one_and_leave_untouched_trees_out():
     assert found["nisland"].tolist() == [1]
     assert found["tree_island"][0].tolist() == [0, -1, 0, 0, 0]
     assert found["dof"][0][:4].tolist() == [0, 2, 3, 4]
-
-
-def test_discovery_inside_a_recorded_graph_follows_the_weights():
-    incidence = rows(2, [0], [1], [0, 1])
-    structure = row_structure(incidence, np.arange(2), np.arange(2), "cpu")
-    islands = allocate_islands(structure, 1)
-    row_on = wp.array([[1, 1, 1]], dtype=wp.int32, device="cpu")
-    discover_islands(structure, row_on, islands, join=False)
-    with wp.ScopedCapture(device="cpu") as capture:
-        discover_islands(structure, row_on, islands, join=False)
-    for coupled in (0, 1, 0):
-        row_on.assign(np.array([[1, 1, coupled]], np.int32))
-        wp.capture_launch(capture.graph)
-        assert islands.nisland.numpy()[0] == 2 - coupled

@@ -4,6 +4,7 @@ Most solves have the same rows on in all problems: then the islands are found on
 and recordings.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +35,7 @@ def common_partition(
     """Return the partition of problems with the same rows on; with `join` all touched trees are one island."""
     # `lines`: number of problems with their own weights, 1 if all are equal
     on = weights.on
-    assert on is not None  # otherwise the islands are found on the device
+    assert on is not None  # otherwise problems have islands of their own
     return _partition_of(weights, on[None], incidence, device, join=join, lines=lines)
 
 
@@ -68,13 +69,12 @@ def _partition_of(
     return Partition(counts, of_trees, of_rows, on_device(counts), on_device(of_trees), on_device(of_rows), scales)
 
 
-def discovered_partition(problems: Any, problem_count: int, scales: IslandScales) -> Partition:
-    """Return the partition found by `Workspace.discover`; its scales may have to be written later."""
-    islands = problems.islands
-    nisland, tree_island, row_island = (
-        array.numpy()[:problem_count].copy() for array in (islands.nisland, islands.tree_island, islands.row_island)
-    )
-    on_device = islands.nisland, islands.tree_island, islands.row_island
+def own_partition(problems: Any, lines: Mapping[str, NDArray[np.int32]], scales: IslandScales) -> Partition:
+    """Return the partition of problems with islands of their own, `lines`; its scales may have to be written later."""
+    nisland, tree_island, row_island = (lines[name] for name in ("nisland", "tree_island", "row_island"))
+    for array in (nisland, tree_island, row_island):
+        array.setflags(write=False)  # results of several solves share these
+    on_device = problems.islands.nisland, problems.islands.tree_island, problems.islands.row_island
     return Partition(nisland, tree_island, row_island, *on_device, scales)
 
 

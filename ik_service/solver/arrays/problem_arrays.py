@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import warp as wp
+from numpy.typing import NDArray
 
 from ik_service.kernels.host_device_array import HostDeviceArray, HostDeviceBlock
-from ik_service.linear_solve.islands import Islands, RowStructure, allocate_islands, record_discovery, zeroed
+from ik_service.linear_solve.islands import Islands, RowStructure, allocate_islands, island_lines, zeroed
 from ik_service.robots import DeviceModel
 from ik_service.solver.arrays.limit_arrays import LimitArrays, turns_within
 from ik_service.solver.arrays.parts import SOLVE_EXTRAS, first_problem
@@ -39,8 +40,10 @@ from ik_service.solver.rows.weights import (
     priorities_of,
     row_scale,
     scale_of_weights,
+    weights_on_device,
 )
 from objectives import InputError
+from objectives.data_field import fitting_array
 
 NAN = wp.constant(float("nan"))
 ARM_JOINTS = 6  # joints of an arm with branches
@@ -188,17 +191,15 @@ class Problems:
         self.finish_settings = self._finish_settings.device
         # the numbers of all problems, int32
         self.every: wp.array[Any] = wp.array(np.arange(capacity), dtype=wp.int32, device=model.device)
-        self._structure: RowStructure | None = None
         self._model = model
 
     def use_structure(self, structure: RowStructure, rows: Rows) -> None:
         """Make room for islands and answers of rows, with this relation of rows to trees."""
         model, capacity = self._model, self.capacity
-        self._structure = structure
-        self.islands = allocate_islands(structure, capacity)  # islands of every problem, found by `record_discovery`
-        self._row_on = wp.zeros((capacity, structure.row_count), dtype=wp.int32, device=model.device)
-        self._row_weight2 = wp.zeros((capacity, structure.row_count), dtype=wp.float32, device=model.device)
-        shape = (capacity, structure.tree_count)
+        self._structure, (row_count, tree_count) = structure, structure.incidence.shape
+        self.islands = allocate_islands(structure, capacity, model.device)  # of every problem, set by `find_islands`
+        self._row_weight2 = wp.zeros((capacity, row_count), dtype=wp.float32, device=model.device)
+        shape = (capacity, tree_count)
         # square of the least weight of any row of an island, [capacity, trees]: floors scale with it
         self.lightest2 = wp.zeros(shape, dtype=wp.float32, device=model.device)
         self.heaviest2 = wp.zeros(shape, dtype=wp.float32, device=model.device)  # square of the largest
@@ -206,28 +207,34 @@ class Problems:
         # unread configurations of float64 attempts in float32, [capacity, joint_coord_count]
         self.unused_joint_q = wp.zeros_like(self.start_joint_q)
         # the best attempt of every problem and island so far
-        self.best = allocate_attempts(capacity, model.joint_coord_count, structure.tree_count, model.device)
+        self.best = allocate_attempts(capacity, model.joint_coord_count, tree_count, model.device)
         branch_joint_q = (*shape, BRANCH_NUMBERS if model.robot.active_dof_count >= ARM_JOINTS else 0)
         self.searches = zeroed(Searches, model.device, shape, branch_joint_q=branch_joint_q)
 
-    def record_discovery(self, rows: Rows, weights: "Sequence[wp.array[Any] | None]", *, join: bool) -> list[wp.Launch]:
-        """Record launches, of the problem count, to find the islands from the weights in the arrays."""
-        assert self._structure is not None  # use_structure comes first
-        device = self._model.device
-        self._row_on.fill_(1)
-        self._row_weight2.fill_(1.0)
-        launches = []
-        for k, (array, start) in enumerate(zip(weights, rows.start, strict=True)):
+    def weights_of(self, rows: Rows, count: int) -> NDArray[np.float32]:
+        """Return the weights of the rows of the first problems in units of a user's weight 1, [count, rows]."""
+        found, unit = np.ones((count, rows.count), np.float32), self._model.robot.length_unit
+        for k, (objective, start) in enumerate(zip(rows.objectives, rows.start, strict=True)):
+            array, is_target = weights_on_device(objective), rows.kinds[k] is RowKind.TARGET
             if array is not None:
-                is_target = rows.kinds[k] is RowKind.TARGET
-                length = self._model.robot.length_unit if is_target else 1.0  # unit of a user's weight 1
-                unit = 1.0 / (ROTATION_LENGTH * length) if is_target else 1.0
-                scale = objective_scale(rows.objectives[k]) * length
-                inputs = [array, start, scale, unit, self._row_on, self._row_weight2]
-                launches.append(wp.launch(_switch_rows, self.capacity, inputs, device=device, record_cmd=True))
-        launches += record_discovery(self._structure, self._row_on, self.islands, join=join)
+                own = np.float32(objective_scale(objective) * (unit if is_target else 1.0)) * array.numpy()
+                if is_target:
+                    own[:, 3:] *= np.float32(1.0 / (ROTATION_LENGTH * unit))
+                found[:, start : start + own.shape[1]] = own[np.minimum(np.arange(count), len(own) - 1)]
+        return found
+
+    def find_islands(self, weights: NDArray[np.float32], *, join: bool) -> dict[str, NDArray[np.int32]]:
+        """Find and set the islands of the first problems, from `weights_of`; return the lines of `Islands`, by name.
+
+        Rows of a weight above 0, or NaN, are enabled; with `join` all touched trees are one island.
+        """
+        device, lines = self._model.device, island_lines(self._structure, ~(weights <= 0.0), join=join)
+        for name, values in lines.items():
+            fitting_array(getattr(self.islands, name), values, wp.int32, device)
+        fitting_array(self._row_weight2, weights * weights, wp.float32, device)
         inputs = [self.islands, self._row_weight2, self.priorities, self.lightest2, self.heaviest2]
-        return [*launches, wp.launch(_weigh_islands, self.capacity, inputs, device=device, record_cmd=True)]
+        wp.launch(_weigh_islands, len(weights), inputs, device=device)
+        return lines
 
     def set_options(self, settings: SolveSettings, *, has_start: bool) -> None:
         """Set the numbers of a solve; `inputs` are uploaded later."""
@@ -257,31 +264,6 @@ class Problems:
     def inputs(self) -> tuple[HostDeviceArray, ...]:
         """Input arrays of the launches of a solve."""
         return self._settings, self._finish_settings, self._tolerances
-
-
-@wp.kernel(module="unique", enable_backward=False)
-@typing.no_type_check
-def _switch_rows(
-    # rows of one objective
-    weights: wp.array2d[float],  # [1 or problems, rows of the objective]
-    start: int,
-    scale: float,
-    rotation_unit: float,  # on rows 3 to 5
-    # out
-    row_on_out: wp.array2d[wp.int32],  # [problem_capacity, rows]
-    row_weight2_out: wp.array2d[float],  # [problem_capacity, rows]
-):
-    p = wp.tid()
-    line = wp.min(p, weights.shape[0] - 1)
-    for row in range(weights.shape[1]):
-        on = int(1)
-        weight = scale * weights[line, row]
-        if weight <= 0.0:  # NaN is on, to be found by the solve
-            on = 0
-        if row >= 3:
-            weight *= rotation_unit
-        row_on_out[p, start + row] = on
-        row_weight2_out[p, start + row] = weight * weight
 
 
 @wp.kernel(module="unique", enable_backward=False)

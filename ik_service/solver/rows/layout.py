@@ -14,7 +14,7 @@ import numpy as np
 import warp as wp
 from numpy.typing import NDArray
 
-from ik_service.linear_solve.islands import RowStructure, row_structure
+from ik_service.linear_solve.islands import RowStructure
 from ik_service.robots import DeviceModel
 from ik_service.solver.rows.binding import RowKind, bind_objective
 from ik_service.solver.rows.blocks import BatchState, Rows, RowTapes
@@ -188,7 +188,7 @@ class RowLayout:
     """
 
     incidence: NDArray[np.bool_]  # whether a row can depend on a DOF of a tree, bool [rows, trees]
-    structure: RowStructure  # the same on the device
+    structure: RowStructure  # the same, with the trees of DOFs and coordinates
 
     def __init__(
         self,
@@ -226,4 +226,4 @@ class RowLayout:
         """Update trees and structure from the present support."""
         trees = self._model.robot.trees
         self.incidence = self.support.trees
-        self.structure = row_structure(self.incidence, trees.active_treeid, trees.coordinate_treeid, self._model.device)
+        self.structure = RowStructure(self.incidence, trees.active_treeid, trees.coordinate_treeid)
