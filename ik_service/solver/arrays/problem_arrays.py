@@ -211,6 +211,7 @@ class Problems:
         branch_joint_q = (*shape, BRANCH_NUMBERS if model.robot.active_dof_count >= ARM_JOINTS else 0)
         self.searches = zeroed(Searches, model.device, shape, branch_joint_q=branch_joint_q)
 
+    @np.errstate(under="ignore", over="ignore")  # a user's weights may lie far apart
     def weights_of(self, rows: Rows, count: int) -> NDArray[np.float32]:
         """Return the weights of the rows of the first problems in units of a user's weight 1, [count, rows]."""
         found, unit = np.ones((count, rows.count), np.float32), self._model.robot.length_unit
@@ -223,6 +224,7 @@ class Problems:
                 found[:, start : start + own.shape[1]] = own[np.minimum(np.arange(count), len(own) - 1)]
         return found
 
+    @np.errstate(under="ignore", over="ignore")  # squares of them, too
     def find_islands(self, weights: NDArray[np.float32], *, join: bool) -> dict[str, NDArray[np.int32]]:
         """Find and set the islands of the first problems, from `weights_of`; return the lines of `Islands`, by name.
 
