@@ -100,25 +100,14 @@ def find_islands(
     `incidence` [rows, trees] tells whether the support of a row contains DOFs of a tree, `row_on` [rows] whether the
     row is enabled; with `join` all trees with rows form one island.
     """
-    trees = incidence.shape[1]
-    parent = list(range(trees))
-
-    def find(tree: int) -> int:
-        while parent[tree] != tree:
-            parent[tree] = parent[parent[tree]]
-            tree = parent[tree]
-        return tree
-
     touched = incidence[row_on].any(axis=0)
-    for members in (np.flatnonzero(row) for row in (*incidence[row_on], touched & join)):
-        for tree in members[1:]:
-            low, high = sorted((find(int(members[0])), find(int(tree))))
-            parent[high] = low
-    roots = sorted({find(int(tree)) for tree in np.flatnonzero(touched)})
-    tree_island = np.full(trees, -1, dtype=np.int32)
-    for tree in np.flatnonzero(touched):
-        tree_island[tree] = roots.index(find(int(tree)))
-    row_island = np.full(len(incidence), -1, dtype=np.int32)
-    for row in np.flatnonzero(row_on & incidence.any(axis=1)):
-        row_island[row] = tree_island[int(np.argmax(incidence[row]))]
+    trees = len(touched)
+    lines = np.vstack([incidence[row_on], touched & join])
+    coupled = lines.T @ lines
+    for _ in range(trees.bit_length()):  # chains of couplings, of twice the length each time
+        coupled = coupled @ coupled
+    lowest = np.where(coupled, np.arange(trees), trees).min(axis=1, initial=trees)[touched]
+    tree_island = np.full(trees, -1, np.int32)
+    roots, tree_island[touched] = np.unique(lowest, return_inverse=True)
+    row_island = np.where(incidence & row_on[:, None], tree_island, np.int32(-1)).max(axis=1, initial=-1)
     return len(roots), tree_island, row_island

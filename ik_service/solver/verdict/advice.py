@@ -1,8 +1,8 @@
 """Words for people: advice on problems without success, and a report on the islands of a solver.
 
 A target on a link without an active joint belongs to no island. It is verified like any other, but more seeds or
-iterations do not help; the advice names the link. Islands are found by union-find over the same structure as on the
-device, before a solve or after one. Computed on the host, on request only.
+iterations do not help; the advice names the link. Islands are found as in a solve, before it or after it, on request
+only.
 """
 
 from collections.abc import Sequence
