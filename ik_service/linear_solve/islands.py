@@ -100,8 +100,7 @@ def find_islands(
     `incidence` [rows, trees] tells whether the support of a row contains DOFs of a tree, `row_on` [rows] whether the
     row is enabled; with `join` all trees with rows form one island.
     """
-    touched = incidence[row_on].any(axis=0)
-    trees = len(touched)
+    trees, touched = incidence.shape[1], incidence[row_on].any(axis=0)
     lines = np.vstack([incidence[row_on], touched & join])
     coupled = lines.T @ lines
     for _ in range(trees.bit_length()):  # chains of couplings, of twice the length each time

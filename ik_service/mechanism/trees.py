@@ -52,14 +52,7 @@ def _looked_up(values: Int32Array, index: NDArray[np.int32]) -> Int32Array:
 
 def _joined(robot: KinematicRobot) -> tuple[Int32Array, Int32Array]:
     """Give the lowest active DOF of each active DOF's tree, and an active DOF at or above each body (-1: none)."""
-    parent = np.arange(robot.active_dof_count, dtype=np.int32)
-
-    def find(a: int) -> int:
-        while parent[a] != a:
-            parent[a] = parent[parent[a]]
-            a = int(parent[a])
-        return a
-
+    lowest = np.arange(robot.active_dof_count, dtype=np.int32)
     nearest = np.full(robot.body_count, -1, dtype=np.int32)
     for joint in range(robot.joint_count):
         body = int(robot.joint_parent[joint])
@@ -67,11 +60,11 @@ def _joined(robot: KinematicRobot) -> tuple[Int32Array, Int32Array]:
         for a in robot.dof_active[robot.joint_qd_start[joint] : robot.joint_qd_start[joint + 1]]:
             if a >= 0:
                 if above >= 0:
-                    low, high = sorted((find(int(a)), find(above)))
-                    parent[high] = low
+                    low, high = sorted((lowest[a], lowest[above]))
+                    lowest[lowest == high] = low
                 above = int(a)
         nearest[joint] = above
-    return np.array([find(a) for a in range(len(parent))], dtype=np.int32), nearest
+    return lowest, nearest
 
 
 def joints_to(robot: KinematicRobot, body: int) -> list[int]:
