@@ -1,7 +1,8 @@
 """The waypoints between the nodes of a piece, and smoothing, within the speed limits.
 
-Halves of the ways between nodes are solved in batches, each within the room between both ends. Smoothing moves
-every second place to the mean of its neighbours, within their room; then the others. No step exceeds its limit.
+All places between two nodes are solved in one batch, each within the room between both ends; where a step then exceeds
+its limit, only the middle stays, and both halves are filled again. Smoothing moves every second place to the mean of
+its neighbours, within their room; then the others. No step exceeds its limit.
 """
 
 import numpy as np
@@ -24,19 +25,29 @@ def filled(solver: GroupSolver, piece: Piece, *, faster: bool = False) -> Piece:
     while len(known) < known[-1] + 1:
         wide = np.flatnonzero(np.diff(known) > 1)
         left, right = known[wide], known[wide + 1]
-        middle = (left + right) // 2
-        path[middle], met = _between(solver, path, left, middle, right, first)
-        if faster and not met.all():
-            far = np.flatnonzero(~met)
-            ways = left[far], middle[far], right[far]
-            path[middle[far]], met[far] = _between(solver, path, *ways, first, most=solver.faster)
-        end = left[~met].min(initial=known[-1])
-        known = np.sort(np.concatenate([known, middle]))
+        way = np.repeat(np.arange(len(wide)), right - left - 1)
+        inside = np.setdiff1d(np.arange(known[-1] + 1), known)
+        path[inside], met = _between(solver, path, left[way], inside, right[way], first)
+        is_middle = inside == (left + right)[way] // 2
+        if faster and not met[is_middle].all():
+            far = np.flatnonzero(is_middle & ~met)
+            ways = left[way[far]], inside[far], right[way[far]]
+            path[inside[far]], met[far] = _between(solver, path, *ways, first, most=solver.faster)
+        end = left[way[is_middle & ~met]].min(initial=known[-1])
+        faulty = set(way[~met].tolist()) | _too_fast(solver, path, left, right)
+        known = np.sort(np.concatenate([known, inside[is_middle | ~np.isin(way, list(faulty))]]))
         known = known[known <= end]
+        _smooth(solver, path, known, first)
         _smooth(solver, path, known, first)
     path = path[: len(known)]
     _finish(solver, path, first)
     return Piece(known + first, path)
+
+
+def _too_fast(solver: GroupSolver, path: Float64Array, left: Places, right: Places) -> set[int]:
+    """Return the ways with a step beyond the speed limits."""
+    excess = np.abs(solver.change(path[:-1], path[1:])) - solver.step * CHANGE_ROUNDING
+    return {k for k in range(len(left)) if excess[left[k] : right[k]].max(initial=0.0) > 0.0}
 
 
 def _smooth(solver: GroupSolver, path: Float64Array, known: Places, first: int) -> None:
