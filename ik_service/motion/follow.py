@@ -77,18 +77,19 @@ def follow(
         moved = [c for group in waypoints.groups for c in group.coordinates]
         unmoved = ~np.isin(np.arange(path.shape[1]), moved)
         path[:, unmoved] = start[unmoved]
-    success, limits = waypoints.successes(found), ClipLimits.of(robot, rates)
+    limits = ClipLimits.of(robot, rates)
     rng = np.random.default_rng(waypoints.options.random_seed)
     starts = robot.random_joint_q(rng, STARTS_PER_SOLUTION * MORE * solutions)
-    for number, group in enumerate(waypoints.groups):
-        layers = np.flatnonzero(success[:, number])
+    for group in waypoints.groups:
+        success = waypoints.successes(found, group)
+        layers = np.flatnonzero(success)
         if len(layers):
-            solver = GroupSolver(waypoints, number, layers, path, limits)
+            solver = GroupSolver(waypoints, group, layers, path, limits)
             difference = waypoints.options.solution_difference
             before = None if start is None else np.asarray(start, np.float64)
             for piece in find_pieces(solver, path[layers], starts, solutions, difference, before):
                 path[np.ix_(layers[piece.place], group.coordinates)] = piece.joint_q[:, group.coordinates]
-        _fill(robot, group, path, success[:, number], start)
+        _fill(robot, group, path, success, start)
         path = np.asarray(unwound(robot, group.metric, robot.complete_joint_q(path), start))
     return path
 

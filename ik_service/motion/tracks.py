@@ -43,14 +43,13 @@ class GroupSolver:
     def __init__(
         self,
         waypoints: Waypoints,
-        number: int,  # of the group
+        group: Group,
         layers: Places,  # waypoints with a solution for the group, ascending
         rest: Float64Array,  # configurations of the other joints, [waypoints, coordinates]
         limits: ClipLimits,  # of all active DOFs with a coordinate
     ) -> None:
         robot = waypoints.robot
-        self.group: Group = waypoints.groups[number]
-        self.layers, self._rest, self._waypoints, self._number = layers, rest, waypoints, number
+        self.group, self.layers, self._rest, self._waypoints = group, layers, rest, waypoints
         own = np.isin(limits.columns, self.group.coordinates)
         self._active = np.flatnonzero(robot.dof_coordinate[robot.active_dof] >= 0)[own]
         self.columns, self._lower, self._upper = limits.columns[own], limits.lower[own], limits.upper[own]
@@ -88,10 +87,10 @@ class GroupSolver:
                 ends[0][:, self._active], ends[1][:, self._active] = lower, np.maximum(lower, upper)
             asked = RequestedLimits(ends[0], ends[1], np.zeros(ends[0].shape, dtype=bool))
         result = self._waypoints.solve_from(at, turned, asked, finish=finish)
-        found, met = result.joint_q.astype(np.float64), self._waypoints.successes(result)[:, self._number]
+        found, met = result.joint_q.astype(np.float64), self._waypoints.successes(result, self.group)
         if room is not None:
             values = found[:, self.columns]
-            inside = np.clip(values, lower, np.maximum(lower, upper))  # float32 rounds beyond limits
+            inside = np.minimum(np.maximum(values, lower), np.maximum(lower, upper))  # float32 rounds beyond limits
             met &= (np.abs(values - inside) < 1e-5).all(axis=1) & (lower <= upper + 1e-9).all(axis=1)
             found[:, self.columns] = inside
         return found, met

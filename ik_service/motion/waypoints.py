@@ -122,14 +122,14 @@ class Waypoints:
         assert result is not None
         return result
 
-    def successes(self, result: IKResult) -> NDArray[np.bool_]:
-        """Return the successful groups of joints, bool [n, groups]; all fail if links are in contact."""
-        island = result.islands.tree_island  # -1 for trees without rows, which succeed
-        of_tree = np.take_along_axis(result.islands.success, np.maximum(island, 0), axis=1) | (island < 0)
+    def successes(self, result: IKResult, group: Group) -> NDArray[np.bool_]:
+        """Return where a group of joints meets its targets, bool [n]; nowhere where links are in contact."""
+        island = result.islands.tree_island[:, group.trees]  # -1 for trees without rows, which succeed
+        problems = np.arange(len(island))[:, np.newaxis]
+        found = (result.islands.success[problems, np.maximum(island, 0)] | (island < 0)).all(axis=1)
         if result.clearance is not None:
-            least = self.options.margin
-            of_tree = of_tree & ((result.clearance > 0.0) & (result.clearance >= least))[:, np.newaxis]
-        return np.stack([of_tree[:, group.trees].all(axis=1) for group in self.groups], axis=1)
+            found &= (result.clearance > 0.0) & (result.clearance >= self.options.margin)
+        return np.asarray(found)
 
     def grouped(self, result: IKResult) -> "Waypoints":
         """Return these waypoints with the groups of joints given by a result's islands."""

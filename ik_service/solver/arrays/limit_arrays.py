@@ -68,7 +68,7 @@ class LimitArrays:
         # Starts are [joint_coord_count] or [problems, joint_coord_count]
         exact, own, scalar = (asked.lower, asked.upper), self._own, self._scalar
         # rounded inwards to float32, and never outside the robot's own limits
-        rounded = [np.clip(end, *own["float32"]) for end in inwards(*exact)]
+        rounded = [within(end, *own["float32"]) for end in inwards(*exact)]
         self._write({"float32": rounded, "float64": exact, "draws": self.draw_ranges.within(*rounded)}, count)
         stays = asked.frozen[:, scalar]
         any_stays = bool(stays.any())
@@ -87,10 +87,11 @@ class LimitArrays:
                 array.push(count)
         starts = np.atleast_2d(np.asarray(self._middle if start is None else start, np.float64))
         moved = starts[:, self._place]
-        within = np.clip(moved, *(end[:, scalar] for end in rounded))
-        within = np.where(np.abs(moved) <= NUMBER_MAX, within, moved)  # the fault is reported where starts are read
-        found = np.tile(starts, (len(within) // len(starts), 1))
-        found[:, self._place] = within
+        clamped = within(moved, *(end[:, scalar] for end in rounded))
+        clamped = np.where(np.abs(moved) <= NUMBER_MAX, clamped, moved)  # the fault is reported where starts are read
+        found = np.empty((len(clamped), starts.shape[1]))
+        found[:] = starts
+        found[:, self._place] = clamped
         return found if len(found) > 1 else found[0]
 
     def _write(self, forms: Mapping[str, Ends], count: int) -> None:
@@ -115,6 +116,11 @@ class LimitArrays:
             }
         at_limit = (model.joint_limit_lower.numpy(), model.joint_limit_upper.numpy())
         return {**found, "draws": self.draw_ranges.within(*rounded), "told": told, "at_limit": at_limit}
+
+
+def within(values: NDArray[Any], lower: NDArray[Any], upper: NDArray[Any]) -> NDArray[Any]:
+    """Return values clamped to limits: `np.clip` takes three times as long for a few lines."""
+    return np.asarray(np.minimum(np.maximum(values, lower), upper))
 
 
 FULL_TURN = wp.constant(wp.float64(2.0 * math.pi))
