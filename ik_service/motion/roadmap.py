@@ -18,7 +18,7 @@ LAYERS_MAX, LAYER_MAX = 64, 160  # layers of samples, samples of a layer
 WAYS_MAX = 4  # ways tried
 SAMPLED = (0.25, 1.0)  # shares of the random configurations, for one layer
 TOGETHER = 8  # layers sampled in one batch
-NEAR = 5  # layers on each side of a break, searched first
+LAYERS_NEAR = 5  # layers on each side of a break, searched first
 SHARE = 0.9  # of the speed limits: the rest is for the curve between samples
 
 
@@ -45,7 +45,7 @@ def connected(
         Layers(solver, place, starts[: int(share * len(starts))], carried, ends, 0.5 * difference) for share in SAMPLED
     )
     break_ = int(np.searchsorted(place, middle))
-    if _shortest(solver, all_.part(break_ - NEAR, break_ + NEAR)) is None:  # then no longer way exists
+    if _shortest(solver, all_.part(break_ - LAYERS_NEAR, break_ + LAYERS_NEAR)) is None:  # then no longer way exists
         return None
     return _way(solver, few) or _way(solver, all_)
 
