@@ -94,7 +94,7 @@ def read_input(task: TaskRef, p: int, k: int):
 def attempt_line(task: TaskRef, p: int, s: int):
     """Return the line of the answers in which seed s of problem p competes."""
     if task.settings[KEEP_ALL] == 1:
-        return p * task.settings[SEEDS] + s
+        return wp.max(p * task.settings[SEEDS] + s, 0)
     return p
 
 

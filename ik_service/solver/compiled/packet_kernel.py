@@ -116,7 +116,7 @@ def packet_kernel(  # noqa: C901  # it counts the branches of the functions insi
         s = task.searches.next_seed[p, task.island]
         task.searches.next_seed[p, task.island] = s + 1
         if held[lane] != p:
-            read_data(state, lane, task, p, task.island)
+            read_data(state, lane, task, p, task.island, held[lane] == NOTHING)
             held[lane] = p
         start_attempt(state, lane, task, p, task.island, s)
         return s
@@ -142,7 +142,7 @@ def packet_kernel(  # noqa: C901  # it counts the branches of the functions insi
         end_place = first_place(task.settings, task.count, task.problem, part + 1, parts)
         if task.fault[part] != 0:
             end_place = next_place
-        island = task.island
+        island = wp.max(task.island, 0)
         iterations = Real(task.settings[ITERATIONS])
         state = State()
         problem = Lanes(NOTHING)
@@ -156,6 +156,7 @@ def packet_kernel(  # noqa: C901  # it counts the branches of the functions insi
                     p = int(problem[lane])
                     problem[lane] = NOTHING
                     if p != NOTHING:
+                        p = wp.max(p, 0)
                         rank = keep_answer(state, lane, task, p, island, seed[lane])
                         if rank < IMPRECISE and task.settings[KEEP_ALL] == 0:
                             finished = finished | cancel_later_seeds(problem, seed, p, rank)
@@ -164,7 +165,7 @@ def packet_kernel(  # noqa: C901  # it counts the branches of the functions insi
                     if p == NOTHING:
                         next_place = next_to_begin(task, next_place, end_place)
                         if next_place < end_place:
-                            p = task.problem[next_place]
+                            p = wp.max(task.problem[next_place], 0)
                             next_place += 1
                     if p != NOTHING:
                         seed[lane] = begin(state, held, task, lane, p)

@@ -15,11 +15,12 @@ from typing import Any
 import warp as wp
 
 from ik_service.collision.clearance import ClearanceSize
-from ik_service.compiler import SECONDARY_STAGE_STEPS, DataInput, IterationSource, coordinate_names, stage_range
+from ik_service.compiler import SECONDARY_STAGE_STEPS, IterationSource, coordinate_names, stage_range
 from ik_service.kernels import typed_warp
 from ik_service.mechanism.kinematic_robot import KinematicRobot
 from ik_service.solver.arrays.branch_starts import branch_of_seed
 from ik_service.solver.compiled.attempt import AttemptFunctions
+from ik_service.solver.compiled.attempt_start import inputs_text
 from ik_service.solver.compiled.island_task import TaskRef, coordinate_columns
 from ik_service.solver.compiled.iteration import coordinate_places, integers, rotation_bits
 from ik_service.solver.compiled.waves import StorageRef
@@ -36,8 +37,6 @@ from ik_service.solver.lm.termination import (
     phase_after,
     residual_floor2,
 )
-
-RUN_MAX = 16  # inputs all loaded before the first is stored
 
 
 @typed_warp.func_native("return (wp::uint64)&wp::index(rows, line, 0);")
@@ -86,32 +85,19 @@ class ThreadAttempts(AttemptFunctions):
         def put(data: wp.array3d[float], thread: int, k: int, number: float): ...
 
         @wp.func_native(_limits_text(source.program.dofs, datum, COLUMNS))
-        def put_limits(
-            data: wp.array3d[float],
-            thread: int,
-            lower: wp.array2d[wp.float64],
-            upper: wp.array2d[wp.float64],
-            line: int,
-        ): ...
+        def put_limits(data: wp.array3d[float], thread: int, task: TaskRef, line: int): ...
 
-        @wp.func_native(_inputs_text(source.program.inputs, 2 * DOFS, datum, COLUMNS))
-        def put_inputs(
-            data: wp.array3d[float],
-            thread: int,
-            source: wp.array[wp.uint64],
-            lines: wp.array[int],
-            stride: wp.array[int],
-            p: int,
-        ): ...
+        @wp.func_native(inputs_text(source.program.inputs, 2 * DOFS, datum, COLUMNS))
+        def put_inputs(data: wp.array3d[float], thread: int, task: TaskRef, p: int): ...
 
         @wp.func
         def read_data(data: wp.array3d[float], thread: int, task: TaskRef, p: int, island: int, is_first: bool):
             """Give a thread the read-only data of the iteration, in the order of its `data_names`."""
             lines = task.limit_lower.shape[0]
             if is_first or lines > 1:
-                put_limits(data, thread, task.limit_lower, task.limit_upper, wp.min(p, lines - 1))
+                put_limits(data, thread, task, wp.min(p, lines - 1))
             if INPUTS > 0:
-                put_inputs(data, thread, task.source, task.source_lines, task.source_stride, p)
+                put_inputs(data, thread, task, p)
             if is_first or task.lightest2.shape[0] > 1:
                 w = wp.min(p, task.lightest2.shape[0] - 1)
                 put(data, thread, 2 * DOFS + INPUTS, FLOOR2 * task.lightest2[w, island])
@@ -322,48 +308,11 @@ def _limits_text(dofs: Sequence[int], datum: str, columns: int) -> str:
     """Return C++ code to copy the limits of DOFs, lower ones first, into the data of a thread."""
     lines = [f"float* const d = &{datum};"]
     for side in ("lower", "upper"):
-        lines.append(f"const wp::float64* const {side}_row = &wp::index({side}, line, 0);")
+        lines.append(f"const wp::float64* const {side}_row = &wp::index(task.limit_{side}, line, 0);")
     names = [(side, a) for side in ("lower", "upper") for a in dofs]
     lines += [f"const float {side}{a} = (float){side}_row[{a}];" for side, a in names]
     lines += [f"d[{k * columns}] = {side}{a};" for k, (side, a) in enumerate(names)]
     return "\n".join(lines)
-
-
-def _inputs_text(inputs: Sequence[DataInput], first: int, datum: str, columns: int) -> str:
-    """Return C++ code to copy the float32 inputs of a program into the data of a thread, from number `first` on."""
-    # Adjacent inputs are read from one address
-    lines = [f"float* const d = &{datum};"]
-    stores = list[str]()
-    for begin, count in _runs(inputs):
-        row = f"row{begin}"
-        lines.append(f"const int line{begin} = wp::min(p, wp::index(lines, {begin}) - 1);")
-        lines.append(
-            f"const float* const {row} = (const float*)wp::index(source, {begin})"
-            f" + (size_t)line{begin} * wp::index(stride, {begin});"
-        )
-        if count > RUN_MAX:
-            stores.append(f"for (int k = 0; k < {count}; ++k) d[({first + begin} + k) * {columns}] = {row}[k];")
-            continue
-        lines += [f"const float number{begin + k} = {row}[{k}];" for k in range(count)]
-        stores += [f"d[{(first + begin + k) * columns}] = number{begin + k};" for k in range(count)]
-    return "\n".join([*lines, *stores])
-
-
-def _runs(inputs: Sequence[DataInput]) -> list[tuple[int, int]]:
-    """Return first input and number of inputs of each run of adjacent columns in one field of an objective."""
-    found = list[tuple[int, int]]()
-    for k, one in enumerate(inputs):
-        before = inputs[k - 1] if k > 0 else None
-        side_by_side = before is not None and (before.objective, before.field, before.column + 1) == (
-            one.objective,
-            one.field,
-            one.column,
-        )
-        if side_by_side:
-            found[-1] = found[-1][0], found[-1][1] + 1
-        else:
-            found.append((k, 1))
-    return found
 
 
 def _unsigned(values: Sequence[int]) -> Any:

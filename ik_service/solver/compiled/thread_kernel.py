@@ -164,7 +164,7 @@ def finish_kernel(source: IterationSource) -> wp.Kernel:
             return
         p = task.problem[place]
         state = State()
-        read_data(state, 0, task, p, task.island)
+        read_data(state, 0, task, p, task.island, True)
         start_attempt(state, 0, task, p, task.island, 0)
         iterations = Real(task.settings[ITERATIONS])
         ended = bool(False)

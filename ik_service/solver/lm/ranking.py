@@ -90,12 +90,15 @@ MARGIN = wp.constant(0.999)  # errors above this share of a tolerance count as m
 # Precision of float32 at convergence: an attempt not as near ranks after later seeds.
 PRECISE_POSITION = wp.constant(1.0e-5)  # units of length
 PRECISE_ORIENTATION = wp.constant(1.0e-4)  # [rad]
+SMALL_CHORD = wp.constant(4.0e-4)  # below, chord and angle are equal in float32
 
 
 @wp.func
 @typing.no_type_check
 def chord_angle(chord: float):
     """Return the angle of a rotation [rad] from the length of its residual, 2 sin(angle / 2)."""
+    if chord < SMALL_CHORD:
+        return chord
     return 2.0 * wp.asin(wp.min(0.5 * chord, 1.0))
 
 
