@@ -81,12 +81,13 @@ class ProofSource:
         return self._text(self._proofs.shell)
 
     def branches_text(self) -> str:
-        """Write the body of `int branches(Inputs& inputs, Found& found)`: lanes with a proof by intervals, as bits.
+        """Write the body of `int branches(Inputs& inputs, Found& found, int tolerates)`: lanes with a proof, as bits.
 
-        Output k of branch b of lane l is at `(b * outputs + k) * width + l`.
+        The proof is by intervals, for targets within the tolerances, or exact ones where `tolerates` is 0. Output k of
+        branch b of lane l is at `(b * outputs + k) * width + l`.
         """
         numbers = [value for branch in self.branches for value in self._proofs.numbers(branch)]
-        return self._text(self._proofs.intervals, numbers)
+        return self._text(self._proofs.intervals, numbers, flag="tolerates")
 
     def every_branch_text(self) -> str:
         """Write the body of `int every_branch(Inputs& inputs, Found& found, Bits& bits)`, of a searched last joint.
@@ -127,15 +128,20 @@ class ProofSource:
         return ArmProofs(self.arm, is_exact=True)
 
     def _text(
-        self, proof: Expression | None, outputs: Sequence[Expression] = (), marks: Sequence[Expression] = ()
+        self,
+        proof: Expression | None,
+        outputs: Sequence[Expression] = (),
+        marks: Sequence[Expression] = (),
+        flag: str = "",
     ) -> str:
         """Write a body that computes outputs, keeps the lanes with marks above 0, and returns the lanes with a proof.
 
-        A body without a proof is for exact targets.
+        A body without a proof is for exact targets; a flag is an argument, 0 for exact targets.
         """
         lanes, names = self.lanes, dict[Expression, str]()
         inputs = self.inputs if proof is not None else (*self.inputs[: -len(LAST)], LAST_ANGLE)
-        lines = [f"const F {name} = s[{k}];" for k, name in enumerate(inputs)]
+        factors = dict.fromkeys((POSITION_TOLERANCE, ORIENTATION_TOLERANCE), f" * (float){flag}" if flag else "")
+        lines = [f"const F {name} = s[{k}]{factors.get(name, '')};" for k, name in enumerate(inputs)]
         lines += statements(lanes, [*([] if proof is None else [proof]), *outputs, *marks], names)
         lines += [f"((U*)&found)[{k}] = {packet(lanes, value, names)};" for k, value in enumerate(outputs)]
         above, *of_marks = ("0" if value is None else self._above(value, names) for value in (proof, *marks))
@@ -144,7 +150,8 @@ class ProofSource:
         if lanes.width == 1:
             return "\n".join(["{", *lines, "}"])
         # a function of its own, that is called: inlined into a kernel, it takes the compiler twice as long
-        names_of = ", ".join(["inputs", *(["found"] if outputs else []), *(["bits"] if marks else [])])
+        given = {"inputs": True, "found": bool(outputs), "bits": bool(marks), flag: bool(flag)}
+        names_of = ", ".join(name for name, is_given in given.items() if is_given)
         head = f"const auto proof = [](auto& {names_of.replace(', ', ', auto& ')}) __attribute__((noinline)) -> int {{"
         return "\n".join([head, *lines, "};", f"return proof({names_of});"])
 

@@ -106,7 +106,7 @@ def _search(  # noqa: C901  # it counts the branches of the functions inside as 
     STARTS, NARROWEST = BRANCH_NUMBERS // JOINTS, FIRST << (SPLIT_BITS * (LEVELS - 1))
 
     @wp.func_native(source.branches_text())
-    def branches(inputs: InputsRef, found: FoundRef) -> int: ...
+    def branches(inputs: InputsRef, found: FoundRef, tolerates: int) -> int: ...
 
     @wp.func
     def keep_start(packet: InputsRef, found: FoundRef, m: int, task: TaskRef, p: int, kept: int, middle: float):
@@ -144,7 +144,7 @@ def _search(  # noqa: C901  # it counts the branches of the functions inside as 
                 packet[LAST * W + m] = wp.cos(middle)
                 packet[(LAST + 1) * W + m] = wp.sin(middle)
                 packet[(LAST + 2) * W + m] = half * 1.0001 + 1.0e-6
-            proven = branches(packet, found)
+            proven = branches(packet, found, 1)
             waiting -= taken
             tried += taken
             left = int(0)

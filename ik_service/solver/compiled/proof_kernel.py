@@ -153,7 +153,7 @@ def _proof_kernel(source: ProofSource) -> wp.Kernel:
         while place < end:
             count = int(0)
             while place < end and count < W:
-                p = task.problem[place]
+                p = wp.max(task.problem[place], 0)
                 place += 1
                 is_open = task.searches.proof[p, task.island] <= 0 and is_as_locked(task, p)
                 if is_open and (phase == 0 or is_left(task, p)):
