@@ -58,6 +58,7 @@ class Selection(Protocol):
     """Distinct solutions of a solve, for choice of the answer; arrays have a line for every problem."""
 
     only_branches: bool  # whether the branches of an arm are the only starts
+    of_arm: bool  # whether the solutions are of one arm with one target
     solution_count: HostDeviceArray  # number of distinct solutions
     unfinished: HostDeviceArray  # 1 if further seeds may lead to further solutions; with `only_branches`
     complete: HostDeviceArray  # 1 without other solutions
@@ -77,7 +78,7 @@ class Selection(Protocol):
         """Keep solution `number` of each problem, the answer just verified, on success."""
 
     def keep_branches(self, work: Any, partition: Partition, count: int) -> None:
-        """Keep the successful solutions from branches of each problem; the first one has been verified."""
+        """Keep the successful solutions of an arm for each problem; the first one has been verified."""
 
 
 class PreparedSolve(NamedTuple):

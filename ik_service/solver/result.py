@@ -226,7 +226,7 @@ def _with_solutions(
     assert selection is not None  # several solutions have been asked for
     found = selection.solution_count.read(count)
     with DEVICE_LOCK, KernelsFor():
-        if selection.only_branches and work.verification.collision is None:
+        if selection.of_arm and work.verification.collision is None:
             selection.keep_branches(work, prepared.partition, count)
         else:
             for k in range(max(int(found.max(initial=1)), 1)):

@@ -11,10 +11,10 @@ from ik_service.solver.compiled.solution_ranking import AttemptArrays
 from ik_service.solver.given.targets import FRAMES
 from ik_service.solver.lm.codes import SEEDS
 from ik_service.solver.verdict.composition import misses
-from ik_service.solver.verdict.float64_kinematics import Kinematics, KinematicsRef, packet_function
+from ik_service.solver.verdict.float64_kinematics import TWO_PACKETS, Kinematics, KinematicsRef, packet_function
 
 SOLUTION_ERRORS = packet_function(
-    "target_errors", line="p * solutions + 1 + own", frames=", ".join(map(str.upper, FRAMES))
+    "target_errors", line="p * solutions + 1 + own", lanes=TWO_PACKETS, frames=", ".join(map(str.upper, FRAMES))
 )
 
 
@@ -77,12 +77,12 @@ def keep_branches(
     kept_joint_q: wp.array2d[float],  # [problems x solutions, joint_coord_count]
 ):
     """Judge all solutions of each problem, and keep the successful ones."""
-    p = first_problem(settings, part, parts) + wp.tid()
+    p = wp.max(first_problem(settings, part, parts) + wp.tid(), 0)
     count = solution_count[p]
-    solutions = kept_branch.shape[1]
+    solutions = wp.max(kept_branch.shape[1], 0)
     k = int(0)
     while k < wp.max(count, 1):
-        row = p * settings[SEEDS] + attempts.chosen[p, 0, k]
+        row = wp.max(p * settings[SEEDS] + attempts.chosen[p, 0, k], 0)
         c = int(0)
         while c < joint_q.shape[1]:
             q = joint_q[p, c]
@@ -129,7 +129,7 @@ def keep_branches(
                 answer[p] = k
             kept_branch[p, place] = branch[p, k]
             c = int(0)
-            while c < joint_q.shape[1]:
+            while place < k and c < joint_q.shape[1]:
                 kept_joint_q[p * solutions + place, c] = kept_joint_q[line, c]
                 c += 1
             place += 1

@@ -273,7 +273,8 @@ class CompiledEngine:
             kept = (None, *self._selections.values())
             for key in [key for key in self.plans if key[0] not in kept]:
                 del self.plans[key]
-            found = SolutionSelection(self._model, problems, capacity, *wanted[:2], only_branches=wanted[2])
+            arm = self.kernels.sole_arm is not None
+            found = SolutionSelection(self._model, problems, capacity, *wanted[:2], only_branches=wanted[2], of_arm=arm)
         self._selections[wanted] = found  # in order of last use
         found.set_order(settings.options.best_of, settings.options.solution_difference)
         if settings.options.best_of == "nearest":
@@ -292,7 +293,7 @@ class CompiledEngine:
         is_timed = settings.options.deadline_s is not None
         others = [SOLVE_IO, *work.verification.modules()]
         others += [] if choice is None and finished is None and not is_timed else [SOLVE_EXTRAS]
-        others += [SOLVE_BRANCHES] if settings.only_branches and not settings.checks_collision else []
+        others += [SOLVE_BRANCHES] if choice is not None and choice.of_arm and not settings.checks_collision else []
         load_kernels(modules | dict.fromkeys(others, LAUNCH_BLOCK), self._model.device)
         launches = self.kernels.launches
         record = partial(launches.record, launches.size(count, settings.seeds, is_timed=is_timed))
@@ -335,7 +336,7 @@ def _record_between(kernel: wp.Kernel, problems: Problems, part: int, parts: int
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
 @typing.no_type_check
 def _mark_stopped(settings: wp.array[wp.int32], part: int, parts: int, best: BestAttempts, searches: Searches):
-    p = first_problem(settings, part, parts) + wp.tid()
+    p = wp.max(first_problem(settings, part, parts) + wp.tid(), 0)
     if settings[STOP] == 0:
         return
     for island in range(best.status.shape[1]):
@@ -352,7 +353,7 @@ def _begin_settling(
     best: BestAttempts,
     searches: Searches,
 ):
-    p = first_problem(settings, part, parts) + wp.tid()
+    p = wp.max(first_problem(settings, part, parts) + wp.tid(), 0)
     for island in range(best.status.shape[1]):
         searches.next_seed[p, island] = 0
         searches.end_seed[p, island] = 0

@@ -37,7 +37,7 @@ def begin_choice(
     nisland: wp.array[wp.int32],  # [1 or problems]
 ):
     """Clear the choice of each island."""
-    p = first_problem(settings, part, parts) + wp.tid()
+    p = wp.max(first_problem(settings, part, parts) + wp.tid(), 0)
     for island in range(nisland[wp.min(p, nisland.shape[0] - 1)]):
         attempts.least[p, island] = UNRANKED
         for k in range(attempts.choice.shape[2]):
@@ -58,7 +58,7 @@ def turn_attempts(
     nisland: wp.array[wp.int32],  # [1 or problems]
 ):
     """Move each attempt to the turns nearest the start; find the least rank."""
-    p = first_problem(settings, part, parts) + wp.tid() / lanes
+    p = wp.max(first_problem(settings, part, parts) + wp.tid() / lanes, 0)
     line = wp.min(p, nisland.shape[0] - 1)
     for s in range(wp.tid() % lanes, attempts.made[p], lanes):
         row = p * settings[SEEDS] + s
@@ -85,7 +85,7 @@ def choose_next(
     difference: wp.array[float],  # [1]
 ):
     """Choose the best attempts that are distinct from all chosen before."""
-    p = first_problem(settings, part, parts) + wp.tid() / lanes
+    p = wp.max(first_problem(settings, part, parts) + wp.tid() / lanes, 0)
     line = wp.min(p, nisland.shape[0] - 1)
     for island in range(nisland[line]):
         last = wp.int64(0)
@@ -132,7 +132,7 @@ def end_choice(
     complete_out: wp.array[wp.int32],  # [problems]: 1 if there are no other solutions
 ):
     """Write number, branches and completeness of the chosen solutions."""
-    p = first_problem(settings, part, parts) + wp.tid()
+    p = wp.max(first_problem(settings, part, parts) + wp.tid(), 0)
     most = int(0)
     islands = nisland[wp.min(p, nisland.shape[0] - 1)]
     for island in range(islands):
@@ -177,8 +177,8 @@ def choose_branches(
     unfinished_out: wp.array[wp.int32],  # [problems]: 1 if further seeds may lead to further solutions
 ):
     """Choose the distinct solutions if each branch led to one or is blocked; else mark the problem unfinished."""
-    p = first_problem(settings, part, parts) + wp.tid()
-    row = p * settings[SEEDS]
+    p = wp.max(first_problem(settings, part, parts) + wp.tid(), 0)
+    row = wp.max(p * settings[SEEDS], 0)
     line = wp.min(p, attempts.tree_island.shape[0] - 1)
     count = int(0)
     s = int(0)
@@ -232,11 +232,11 @@ def take_solution(
     best_out: BestAttempts,
 ):
     """Make one solution of each problem its best attempt."""
-    p = first_problem(settings, part, parts) + wp.tid()
+    p = wp.max(first_problem(settings, part, parts) + wp.tid(), 0)
     line = wp.min(p, nisland.shape[0] - 1)
     for island in range(nisland[line]):
         seed = attempts.chosen[p, island, wp.max(wp.min(number[p], found[p, island] - 1), 0)]
-        row = p * settings[SEEDS] + seed
+        row = wp.max(p * settings[SEEDS] + seed, 0)
         best_out.rank[p, island] = attempts.answers.rank[row, island]
         best_out.cost[p, island] = attempts.answers.cost[row, island]
         best_out.seed[p, island] = seed
@@ -247,9 +247,10 @@ def take_solution(
         island = int(-1)
         if attempts.coordinate_tree[c] >= 0:
             island = attempts.tree_island[line, attempts.coordinate_tree[c]]
-        best_out.joint_q[p, c] = attempts.start_joint_q[p, c]
+        q = attempts.start_joint_q[p, c]
         if island >= 0:
-            best_out.joint_q[p, c] = attempts.answers.joint_q[p * settings[SEEDS] + best_out.seed[p, island], c]
+            q = attempts.answers.joint_q[wp.max(p * settings[SEEDS] + best_out.seed[p, island], 0), c]
+        best_out.joint_q[p, c] = q
 
 
 @wp.kernel(module=SOLVE_EXTRAS, enable_backward=False)
@@ -273,7 +274,7 @@ def keep_verified(
     kept_joint_q: wp.array3d[float],  # [problems, solutions, joint_coord_count]
 ):
     """Keep the configurations that pass the verdict, in order."""
-    p = first_problem(settings, part, parts) + wp.tid()
+    p = wp.max(first_problem(settings, part, parts) + wp.tid(), 0)
     k = number[p]
     if k == 0:
         kept[p] = 0
@@ -313,7 +314,7 @@ def begin_round(
     searches: Searches,
 ):
     """Let the searches without enough solutions go on for a round of seeds."""
-    p = first_problem(settings, part, parts) + wp.tid()
+    p = wp.max(first_problem(settings, part, parts) + wp.tid(), 0)
     line = wp.min(p, nisland.shape[0] - 1)
     end = wp.min(first + size, settings[SEEDS])
     if first == 0:

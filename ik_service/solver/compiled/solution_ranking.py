@@ -94,8 +94,10 @@ def is_distinct(
     distinct = bool(True)
     k = int(0)
     while k < count and distinct:
-        other = p * seeds + attempts.chosen[p, island, k]
-        gap = island_distance(attempts, joint_q, p * seeds + s, joint_q, other, line, island, True, difference)
+        other = wp.max(p * seeds + attempts.chosen[p, island, k], 0)
+        gap = island_distance(
+            attempts, joint_q, wp.max(p * seeds + s, 0), joint_q, other, line, island, True, difference
+        )
         distinct = gap > difference
         k += 1
     return distinct
@@ -145,7 +147,10 @@ def branch_gap(attempts: AttemptArrays, searches: Searches, p: int, island: int,
     j = int(0)
     while j < joints and largest <= enough:
         start = searches.branch_joint_q[p, island, k * joints + j]
-        largest = wp.max(largest, wp.abs(wrapped(attempts.answers.joint_q[row, attempts.arm_column[j]] - start)))
+        gap = wp.abs(attempts.answers.joint_q[row, wp.max(attempts.arm_column[j], 0)] - start)
+        if not gap < 3.0:  # most are small: no division
+            gap = wp.abs(wrapped(gap))
+        largest = wp.max(largest, gap)
         j += 1
     return largest
 

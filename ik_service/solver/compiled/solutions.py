@@ -56,6 +56,7 @@ class SolutionSelection:
         solutions: int,  # distinct solutions requested of each
         *,
         only_branches: bool,  # whether no seeds other than branches are tried
+        of_arm: bool,  # whether the solutions are of one arm with one target
     ) -> None:
         device, trees = model.device, model.robot.trees.ntree
         self.capacity, self.seeds, self.solutions, self.only_branches = capacity, seeds, solutions, only_branches
@@ -85,7 +86,7 @@ class SolutionSelection:
         self._newest = wp.zeros((capacity, trees), dtype=wp.int32, device=device)
         self._first: wp.array[Any] = wp.zeros(capacity, dtype=wp.int32, device=device)
         self._number = HostDeviceArray((capacity,), wp.int32, device)
-        lines = capacity * solutions if only_branches else 0  # errors of solutions from branches
+        self.of_arm, lines = of_arm, capacity * solutions if of_arm else 0  # lines: of the errors of an arm
         self._errors = [wp.zeros((lines, 1), dtype=wp.float64, device=device) for _ in range(2)]
         self._robot = model.robot
         self._given = HostDeviceArray((capacity, model.joint_coord_count), wp.float32, device)
@@ -197,7 +198,7 @@ class SolutionSelection:
         return PartLaunches([self._number.push, self._record(keep_verified, inputs), *(one.fetch for one in kept)])
 
     def keep_branches(self, work: Workspace, partition: Partition, count: int) -> None:
-        """Keep the successful solutions from branches of each problem; the first one has been verified."""
+        """Keep the successful solutions of an arm for each problem; the first one has been verified."""
         record = partial(self._record_branches, work, partition)
         self._keeping_branches.prepare((work, partition, *work.verified_with), self._device, record, count)()
 

@@ -24,6 +24,7 @@ from objectives.expression.graph import Operation
 JOINT_TYPES = ("PRISMATIC", "REVOLUTE", "CONTINUOUS", "PLANAR", "FLOATING")
 TEMPLATES = TemplateFolder("ik_service.solver.verdict")
 ON_CPU, ON_GPU = Lanes.on_cpu("float64"), Lanes(1, "float64")
+TWO_PACKETS = Lanes(2 * ON_CPU.width, "float64")  # side by side: faster for errors of targets
 
 
 @wp.struct
@@ -43,13 +44,15 @@ class Kinematics:
 KinematicsRef: Any = typed_warp.reference_to(Kinematics)
 
 
-def packet_function(*names: str, folder: TemplateFolder = TEMPLATES, line: str = "", **words: object) -> str:
+def packet_function(
+    *names: str, folder: TemplateFolder = TEMPLATES, line: str = "", lanes: Lanes = ON_CPU, **words: object
+) -> str:
     """Return a function's body for Warp, from templates of a folder, for a SIMD packet of problems."""
     # Its arguments begin with (p, place, left, robot, joint_q): a problem, its place among the problems of the launch,
     # and the number of problems from there on. Only the first problem of each packet has an effect. With `line` the
     # packet has configurations of problem p, from `place` on: the expression gives the line of configuration `own`.
     texts = [folder.filled(f"{name}.cpp", words) for name in names]
-    wide, single = ("\n".join(_packet_lines(lanes, texts, line)) for lanes in (ON_CPU, ON_GPU))
+    wide, single = ("\n".join(_packet_lines(lanes, texts, line)) for lanes in (lanes, ON_GPU))
     return f"\n#if defined(__clang__) && !defined(__CUDA_ARCH__)\n{wide}\n#else\n{single}\n#endif\n"
 
 
@@ -106,7 +109,7 @@ def body_poses(
     missed_out: wp.array2d[wp.int32],  # [problem_capacity, trees + 1]; zeroed
 ):
     """Write the poses of all bodies in the world, parents before their children."""
-    p = first_problem(settings, part, parts) + wp.tid()
+    p = wp.max(first_problem(settings, part, parts) + wp.tid(), 0)
     for k in range(missed_out.shape[1]):
         missed_out[p, k] = 0
     write_body_poses(p, wp.tid(), problems_left(settings, part, parts, p), robot, joint_q, joint_parent, body_q_out)
