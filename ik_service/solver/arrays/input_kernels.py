@@ -58,7 +58,7 @@ def _read_target(
     row_weights_out: wp.array2d[float],  # [problem_capacity, 6]
     fault_out: wp.array[wp.int32],  # [parts]
 ):
-    p = first_problem(settings, part, parts) + wp.tid()
+    p = wp.max(first_problem(settings, part, parts) + wp.tid(), 0)
     has_position = given[1 + 2 * target]
     has_orientation = given[2 + 2 * target]
     line = wp.min(p, weights.shape[0] - 1)
@@ -115,7 +115,7 @@ def _read_start(
     searches: Searches,
     fault_out: wp.array[wp.int32],  # [parts]
 ):
-    p = first_problem(settings, part, parts) + wp.tid()
+    p = wp.max(first_problem(settings, part, parts) + wp.tid(), 0)
     mode = given[0]
     if mode == NO_START:
         c = int(0)
@@ -179,7 +179,7 @@ def _place_base(
     start_out: wp.array2d[float],  # [problem_capacity, joint_coord_count]
     best_joint_q_out: wp.array2d[float],  # [problem_capacity, joint_coord_count]
 ):
-    p = first_problem(settings, part, parts) + wp.tid()
+    p = wp.max(first_problem(settings, part, parts) + wp.tid(), 0)
     is_placed = given[0] == NO_START
     for k in range(6):
         is_placed = is_placed and row_weights[p, k] > 0.0

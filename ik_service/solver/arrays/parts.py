@@ -1,9 +1,9 @@
 """Warp modules of the kernels independent of the robot, and parts of the problems, one per thread.
 
-Loops with a run-time bound are `while` loops: on a CPU `range` loops take three times as long. The launches of one part
-run one after another; launches of different parts run side by side and do not wait for each other. So a launch of a
-part reads and writes only lines of the part's own problems. A launch over a list of problems takes the listed problems
-in the range.
+Loops with a run-time bound are `while` loops: on a CPU `range` loops take three times as long. An index that cannot be
+negative, by `wp.max`, is faster. The launches of one part run one after another; launches of different parts run side
+by side and do not wait for each other. So a launch of a part reads and writes only lines of the part's own problems. A
+launch over a list of problems takes the listed problems in the range.
 """
 
 import typing

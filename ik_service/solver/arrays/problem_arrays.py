@@ -340,6 +340,6 @@ def _widen(
     joint_q: wp.array2d[float],  # [problem_capacity, joint_coord_count]
     joint_q_out: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]
 ):
-    p = first_problem(settings, part, parts) + wp.tid()
+    p = wp.max(first_problem(settings, part, parts) + wp.tid(), 0)
     for c in range(joint_q.shape[1]):
         joint_q_out[p, c] = wp.float64(joint_q[p, c])

@@ -111,7 +111,7 @@ def _judge_clearance(
     success: wp.array[wp.bool],  # [problem_capacity]
     status: wp.array[wp.int8],  # [problem_capacity]
 ):
-    p = first_problem(settings, part, parts) + wp.tid()
+    p = wp.max(first_problem(settings, part, parts) + wp.tid(), 0)
     if success[p] and (clearance[p] < margin[0] or clearance[p] <= wp.float64(0.0)):
         success[p] = False
         status[p] = wp.int8(BLOCKED_BY_COLLISION)

@@ -115,7 +115,7 @@ def compose_islands(
     proof_out: wp.array[wp.int32],
 ):
     """Write success and status of a problem and its islands, and the sums of cost and iterations."""
-    p = first_problem(settings, part, parts) + wp.tid()
+    p = wp.max(first_problem(settings, part, parts) + wp.tid(), 0)
     line = wp.min(p, nisland.shape[0] - 1)
     count = nisland[line]
     has_targets = target_row.shape[0] > 0

@@ -73,7 +73,7 @@ def _final_configuration(
     joint_q_out: wp.array2d[float],  # [problem_capacity, joint_coord_count]
     judged_q_out: wp.array2d[wp.float64],  # [problem_capacity, joint_coord_count]; exactly the returned values
 ):
-    p = first_problem(settings, part, parts) + wp.tid()
+    p = wp.max(first_problem(settings, part, parts) + wp.tid(), 0)
     if has_float64 == 0:
         c = int(0)
         while c < joint_q_out.shape[1]:
@@ -144,7 +144,7 @@ def _target_errors(
     position_error_out: wp.array2d[wp.float64],  # [problem_capacity, targets]
     orientation_error_out: wp.array2d[wp.float64],  # [problem_capacity, targets]
 ):
-    p = first_problem(settings, part, parts) + wp.tid()
+    p = wp.max(first_problem(settings, part, parts) + wp.tid(), 0)
     write_target_errors(
         p,
         wp.tid(),
@@ -183,7 +183,7 @@ def _compare_with_limits(
     active_limits_out: wp.array2d[wp.bool],  # [problem_capacity, joint_dof_count]
     limit_margin_out: wp.array[wp.float64],  # [problem_capacity]
 ):
-    p = first_problem(settings, part, parts) + wp.tid()
+    p = wp.max(first_problem(settings, part, parts) + wp.tid(), 0)
     q = joint_q[p]
     judged = judged_q[p]
     active_limits = active_limits_out[p]
