@@ -263,7 +263,7 @@ class CompiledEngine:
 
     def _selection(self, work: Workspace, settings: SolveSettings) -> SolutionSelection:
         """Return room for all attempts, large enough: from an earlier solve, or else new."""
-        problems, count = work.problems, settings.problem_count
+        problems, count, arm = work.problems, settings.problem_count, self.kernels.sole_arm is not None
         wanted = settings.seeds, settings.options.solution_count, settings.only_branches
         found = self._selections.pop(wanted, None)
         if found is None or found.capacity < count:
@@ -273,7 +273,6 @@ class CompiledEngine:
             kept = (None, *self._selections.values())
             for key in [key for key in self.plans if key[0] not in kept]:
                 del self.plans[key]
-            arm = self.kernels.sole_arm is not None
             found = SolutionSelection(self._model, problems, capacity, *wanted[:2], only_branches=wanted[2], of_arm=arm)
         self._selections[wanted] = found  # in order of last use
         found.set_order(settings.options.best_of, settings.options.solution_difference)
