@@ -66,8 +66,23 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    _require_named_cases(items)
     place = {name: number for number, name in enumerate(LAST, start=1)}
     items.sort(key=lambda item: place.get(item.nodeid.split("/")[1], 0) if "/" in item.nodeid else 0)
+
+
+def _require_named_cases(items: list[pytest.Item]) -> None:
+    """Refuse a mark of cases that names a case which does not exist: that case would run, or be left out, unseen."""
+    named, cases = dict[str, set[str]](), dict[str, set[str]]()
+    for item in items:
+        if hasattr(item, "callspec"):
+            function = item.nodeid.partition("[")[0]
+            cases.setdefault(function, set()).add(item.callspec.id)
+            for kind in ("evidence_cases", "quick_cases"):
+                named.setdefault(function, set()).update(*(mark.args for mark in item.iter_markers(kind)))
+    for function, names in named.items():
+        if len(cases[function]) > 1 and (missing := names - cases[function]):
+            raise pytest.UsageError(f"{function} has no cases {sorted(missing)}.")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -21,6 +21,7 @@ import warp as wp
 FOLDERS = 2  # of the latest weeks
 NO_MATTER = ("pch_dir", "use_precompiled_headers")  # settings that change no code
 COMPILERS = wp._src.build
+COMMENT = re.compile(r"^[ \t]*//.*\n", re.MULTILINE)  # Warp writes the files of functions: another clone has others
 NUMBERED = re.compile(r"\b(?:adj_)?([A-Za-z_]\w*)_\d+\b")  # Warp numbers functions as they are made in a process
 CPU_INFO = Path("/proc/cpuinfo")
 
@@ -76,7 +77,7 @@ def _key(source: str, output: str, target: object, settings: dict[str, object]) 
 
 
 def renumbered(source: str) -> str:
-    """The source with functions numbered as they first appear, whatever the process has made before."""
+    """The source without comments, with functions numbered as they first appear, whatever the process made before."""
     names: dict[str, str] = {}
 
     def rename(match: re.Match[str]) -> str:
@@ -84,7 +85,7 @@ def renumbered(source: str) -> str:
             return match[0]
         return names.setdefault(match[0], f"{match[1]}_#{len(names)}")
 
-    return NUMBERED.sub(rename, source)
+    return NUMBERED.sub(rename, COMMENT.sub("", source))
 
 
 def _keep(kept: Path, output: Path, build: Callable[[], None]) -> None:

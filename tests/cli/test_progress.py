@@ -57,6 +57,7 @@ def shown(monkeypatch):
     return drawn
 
 
+@pytest.mark.evidence_cases("export")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_terminal_sees_what_is_done_now_and_how_much_is_left(run, folder, shown, command):
     arguments, text, left = COMMANDS[command]

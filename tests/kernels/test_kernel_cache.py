@@ -16,6 +16,7 @@ from ik_service.cli.warmup_command import compiled_objects
 from ik_service.compiler import cpu_target
 from ik_service.compiler.code.lanes import TARGETS
 from tests.fork_server import fork_server
+from tests.kept_code import kept_folder
 from tests.kernels.cache_processes import COUNT, IMPORTS, SOLVES, Processes
 
 MODULES = 4  # islands, what follows them, clearances
@@ -24,6 +25,13 @@ try:
     solve()
 except ik_service.KernelCacheError as error:
     report(error=str(error))
+"""
+WARMUP = """
+import os, pathlib
+from ik_service.cli import main
+from tests.kept_code import code_is_kept
+with code_is_kept(lambda: pathlib.Path(os.environ["KEPT"]), kernels=True):
+    main()
 """
 STAGED = "import ik_service.solver; make = ik_service.IKSolver\n" + FAILS.replace(
     "solve()", 'make(panda, ["panda_hand"], device="cpu", engine="staged").solve(*wanted)'
@@ -47,9 +55,9 @@ def packet(cache):
 def filled(tmp_path_factory):
     """A cache that `ik-service warmup panda` has filled, and what it printed."""
     cache = tmp_path_factory.mktemp("filled")
-    command = [sys.executable, "-c", "from ik_service.cli import main; main()", "warmup", "panda", "--device", "cpu"]
-    environment = os.environ | {"WARP_CACHE_PATH": str(cache)}
-    done = subprocess.run([*command, "--json"], env=environment, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", WARMUP, "warmup", "panda", "--device", "cpu", "--json"]
+    environment = os.environ | {"WARP_CACHE_PATH": str(cache), "KEPT": str(kept_folder())}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return cache, json.loads(done.stdout)
 
 

@@ -229,17 +229,27 @@ def test_built_package_holds_all_sources_and_nothing_else(wheel):
     assert built == sources | templates | typed | robots
 
 
-def test_source_archive_holds_all_files_and_its_tests_pass(tmp_path):
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory):
+    """The source archive, unpacked."""
+    tmp_path = tmp_path_factory.mktemp("archive")
     folder = copied(project_files(), tmp_path / "source")
     build = "from setuptools.build_meta import build_sdist; build_sdist('.')"
     subprocess.run([sys.executable, "-c", build], cwd=folder, check=True, capture_output=True)
     (archive,) = folder.glob("*.tar.gz")
     with tarfile.open(archive) as held:
         held.extractall(tmp_path / "unpacked", filter="data")
-    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    return next((tmp_path / "unpacked").iterdir())
+
+
+def test_source_archive_holds_all_files(unpacked):
     files = {str(file.relative_to(unpacked)) for file in unpacked.rglob("*") if file.is_file()}
     made = {name for name in files if name.startswith("ik_service.egg-info/")} | {"PKG-INFO", "setup.cfg"}
     assert files - made == {str(file.relative_to(ROOT)) for file in project_files()}
+
+
+@pytest.mark.evidence
+def test_the_tests_of_the_source_archive_pass(unpacked):
     tests = ["tests/test_result_schema.py", "tests/solver/given", "-k", "not evidence", "-x"]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}

@@ -2,19 +2,19 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-import newton
 import numpy as np
 import pytest
 import warp as wp
-from newton._src.sim.ik import ik_common
 
 from ik_service.mechanism.coupling import inwards
 from ik_service.robots import RobotModel, builtin_robot_names, load_robot, load_urdf
 from objectives import IKJointType
 from objectives.errors import InputError
+from tests.lazy_module import LazyModule
 from tests.objectives.conftest import scene
 from tests.robots.urdf_text import joint, urdf
 
+newton, ik_common = LazyModule("newton"), LazyModule("newton._src.sim.ik.ik_common")
 FLOAT32_POSES = 1e-5  # roundings of float32 along a chain of some ten joints, poses of a few metres
 
 INT_ARRAYS = ["joint_parent", "joint_child", "joint_ancestor", "joint_articulation", "joint_q_start"]

@@ -43,7 +43,7 @@ def check(solver, result, problem):
     return True
 
 
-@pytest.mark.evidence_cases("350")
+@pytest.mark.evidence_cases("panda-panda_hand-1.0-350", "ur5e-tool0-1.05-350", "humanoid-link2-1.0-350")
 @pytest.mark.parametrize("n", [25, 350], ids=str)
 @pytest.mark.parametrize(
     ("robot", "link", "scale"),

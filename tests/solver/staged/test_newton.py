@@ -1,16 +1,17 @@
 """Objectives of newton.ik run unchanged: built in, custom as in the examples, and of the Jacobian tests."""
 
-import newton.ik
-import newton.tests.test_ik_fk_kernels as kernel_suite
 import numpy as np
 import pytest
 import warp as wp
-from newton.examples.ik.example_ik_custom import CollisionSphereAvoidObjective
 
 from ik_service import SolverOptions
 from ik_service.solver.rows.blocks import BatchState, Rows, RowTapes
 from objectives import IKJacobianType
+from tests.lazy_module import LazyModule
 from tests.solver.conftest import Reachable, cpu_solver
+
+newton_ik, kernel_suite = LazyModule("newton.ik"), LazyModule("newton.tests.test_ik_fk_kernels")
+example = LazyModule("newton.examples.ik.example_ik_custom")
 
 MODES = ["analytic", "autodiff", "mixed"]
 
@@ -26,8 +27,8 @@ def test_newton_position_and_rotation_objectives_converge(panda, mode):
     positions = wp.array(problems.positions[:, 0], dtype=wp.vec3, device="cpu")
     orientations = wp.array(problems.orientations_xyzw[:, 0], dtype=wp.vec4, device="cpu")
     pose = [
-        newton.ik.IKObjectivePosition(body, wp.vec3(*offset[:3]), positions),
-        newton.ik.IKObjectiveRotation(body, wp.quat(*offset[3:]), orientations),
+        newton_ik.IKObjectivePosition(body, wp.vec3(*offset[:3]), positions),
+        newton_ik.IKObjectiveRotation(body, wp.quat(*offset[3:]), orientations),
     ]
     near = problems.joint_q + np.random.default_rng(1).uniform(-0.15, 0.15, problems.joint_q.shape)
     solver = cpu_solver(panda, objectives=pose, options=options(mode, seeds=1))
@@ -58,7 +59,7 @@ def jacobian(robot, objectives, mode, joint_q):
 def sphere(robot, weight=3.0):
     """The objective of `newton.examples.ik.example_ik_custom`, for the hand of a Panda."""
     body, offset = robot.link_frame("panda_hand")
-    return CollisionSphereAvoidObjective(
+    return example.CollisionSphereAvoidObjective(
         link_index=body,
         link_offset=wp.vec3(*offset[:3]),
         link_radius=0.10,
@@ -71,7 +72,7 @@ def sphere(robot, weight=3.0):
 def newton_position(robot, count=4):
     body, offset = robot.link_frame("panda_hand")
     targets = wp.array([[0.45, 0.0, 0.5]] * count, dtype=wp.vec3, device="cpu")
-    return newton.ik.IKObjectivePosition(body, wp.vec3(*offset[:3]), targets)
+    return newton_ik.IKObjectivePosition(body, wp.vec3(*offset[:3]), targets)
 
 
 @pytest.mark.evidence
@@ -80,7 +81,7 @@ def test_the_custom_objective_of_newton_keeps_the_hand_off_the_sphere(panda, mod
     model, start = panda.on_device("cpu"), np.tile(panda.mid_joint_q, (4, 1))
 
     def solve(weight):
-        limits = newton.ik.IKObjectiveJointLimit(model.joint_limit_lower, model.joint_limit_upper, weight=10.0)
+        limits = newton_ik.IKObjectiveJointLimit(model.joint_limit_lower, model.joint_limit_upper, weight=10.0)
         objectives = [newton_position(panda), sphere(panda, weight), limits]
         solver = cpu_solver(panda, objectives=objectives, options=options(mode, seeds=1))
         result = solver.solve(problem_count=4, initial_joint_q=start)

@@ -1,6 +1,5 @@
 """Robots from models of Newton: links stand where Newton's own kinematics put the bodies."""
 
-import newton
 import numpy as np
 import pytest
 import warp as wp
@@ -10,6 +9,9 @@ from ik_service import IKSolver
 from ik_service.errors import RobotFileError
 from ik_service.robots import builtin_urdf
 from objectives import InputError
+from tests.lazy_module import LazyModule
+
+newton = LazyModule("newton")
 
 TOLERANCE = 2e-5  # [m, quaternion] of Newton's float32, over metres and many joints
 COUNT = 20
