@@ -75,7 +75,7 @@ class LoopConstraint:
     distance: float | None = None
     limits: tuple[tuple[float, float], ...] | None = None
     slack: tuple[tuple[str, float], ...] | None = None
-    alike: ClassVar = "join the same frames by the same joint"
+    equality: ClassVar = "join the same frames by the same joint"
 
     def __post_init__(self) -> None:
         """Convert numbers to floats, and check all fields; InputError for a value that is not allowed."""
@@ -170,7 +170,7 @@ def checked_constraints(
             raise InputError(f"{word} '{own.name}' is about {fault}.")
         other = said.setdefault(own.content, own.name)
         if other != own.name:
-            raise InputError(f"{word}s '{other}' and '{own.name}' {own.alike}. Leave one out.")
+            raise InputError(f"{word}s '{other}' and '{own.name}' {own.equality}. Leave one out.")
         taken.add(own.name)
         found.append(one)
     return tuple(found)

@@ -51,7 +51,7 @@ class VelocityConstraint:
     radius: float | None = None
     ratio: float | None = None
     carrier: str | None = None
-    alike: ClassVar = "say the same"
+    equality: ClassVar = "say the same"
 
     def __post_init__(self) -> None:
         """Convert numbers to floats, and check all fields; InputError for a value that is not allowed."""

@@ -145,7 +145,7 @@ def phases_with_branches(  # noqa: C901  # it counts the branches of the functio
 
 @typing.no_type_check
 def _branch_functions(source: ProofSource, Found: Any, Ranks: Any) -> tuple[Any, Any]:
-    """Return functions of the branches found: to rank them, and to keep those of a lane as starts."""
+    """Return functions of found branches: to rank branches, and to keep the branches of a lane as starts."""
     FoundRef: Any = reference_to(Found)
     W, OUTPUTS, JOINTS, OF_ARM = source.lanes.width, source.outputs, len(source.arm.arm.dofs), len(source.branches)
     Keys: Any = wp.types.vector(OF_ARM * W, wp.float32)

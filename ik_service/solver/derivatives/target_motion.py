@@ -36,7 +36,7 @@ from objectives.tasks.pose import ORIENTATION, POSITION
 LEAST_SHARE = 1e-9
 """Square of the sine of the angle between a row and those before it from which two rows count as different."""
 STEPS, LONGEST, SETTLED = 5, 0.5, 1e-9
-"""Steps onto targets: how many at most, and lengths [m or rad] of one that leads elsewhere, and of the last."""
+"""Largest number of steps onto targets; lengths of a step to another branch, and of the last step [m or rad]."""
 
 
 @wp.struct
