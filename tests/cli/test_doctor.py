@@ -55,6 +55,7 @@ def test_a_read_only_cache_is_sound_if_it_is_filled(run, monkeypatch, tmp_path):
 
 # ---------------------------------------------------------------------- full disks
 PROGRAM = "from ik_service.cli import main; main()"
+PATIENT = "--timeout", str(PATIENCE_S)  # a busy machine answers late
 
 
 @pytest.mark.evidence_cases("openapi", "robots")
@@ -82,15 +83,15 @@ def test_the_version_is_an_option_too():
 
 # ---------------------------------------------------------------------- `ik-service health`
 def test_a_ready_service_is_well(service_url, run):
-    assert '"ready"' in run("health", service_url).stdout
-    assert '"live"' in run("health", service_url + "/", "--live").stdout
+    assert '"ready"' in run("health", service_url, *PATIENT).stdout
+    assert '"live"' in run("health", service_url + "/", "--live", *PATIENT).stdout
 
 
 def test_a_service_that_drains_is_not_ready_and_yet_alive_and_still_answers(running_service, run):
     with running_service() as (url, server):
         server._app.state.service.admission.draining = True
-        assert "shutting_down" in run("health", url, code=1).output
-        run("health", url, "--live")
+        assert "shutting_down" in run("health", url, *PATIENT, code=1).output
+        run("health", url, "--live", *PATIENT)
         solved = httpx2.post(f"{url}/v1/robots/panda/solve", json=GOOD, timeout=PATIENCE_S)
     assert (solved.status_code, solved.headers["connection"]) == (200, "close")
 
