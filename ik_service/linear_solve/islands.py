@@ -101,12 +101,12 @@ def find_islands(
     row is enabled; with `join` all trees with rows form one island.
     """
     trees, touched = incidence.shape[1], incidence[row_on].any(axis=0)
-    lines = np.vstack([incidence[row_on], touched & join])
-    coupled = lines.T @ lines
-    for _ in range(trees.bit_length()):  # chains of couplings, of twice the length each time
-        coupled = coupled @ coupled
-    lowest = np.where(coupled, np.arange(trees), trees).min(axis=1, initial=trees)[touched]
+    lowest = np.arange(trees)  # of the trees known to be coupled
+    for line in {one.tobytes(): one for one in np.vstack([incidence[row_on], touched & join])}.values():
+        is_coupled = np.zeros(trees, dtype=bool)
+        is_coupled[lowest[line]] = True
+        lowest[is_coupled[lowest]] = lowest[line].min(initial=trees)
     tree_island = np.full(trees, -1, np.int32)
-    roots, tree_island[touched] = np.unique(lowest, return_inverse=True)
+    roots, tree_island[touched] = np.unique(lowest[touched], return_inverse=True)
     row_island = np.where(incidence & row_on[:, None], tree_island, np.int32(-1)).max(axis=1, initial=-1)
     return len(roots), tree_island, row_island
