@@ -72,7 +72,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _require_named_cases(items: list[pytest.Item]) -> None:
-    """Refuse a mark of cases that names a case which does not exist: that case would run, or be left out, unseen."""
+    """Refuse a mark with the name of a missing case: the mark would have no effect, unseen."""
     named, cases = dict[str, set[str]](), dict[str, set[str]]()
     for item in items:
         if hasattr(item, "callspec"):

@@ -177,5 +177,5 @@ def checked_constraints(
 
 
 def unknown_links(known: Container[str]) -> Callable[[Any], Iterator[str]]:
-    """Give the function that tells of links of a constraint that are not known."""
+    """Return a function for messages about unknown links of a constraint."""
     return lambda one: (f"link '{link}', which the robot does not have" for link in one.links if link not in known)

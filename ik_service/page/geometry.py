@@ -33,7 +33,7 @@ SIDES = 28  # of round meshes
 EDGE = 0.14  # radius of the edge of a cylinder, over its radius
 BOX_EDGE = 0.07  # width of the edge of a box, over its sizes
 OWN, MIXED, RESULT = 0.0, 0.3, 1.0  # share of the color of a result in the color of a part
-REST = (OWN, -1, -1, ROD_COLOR)  # share, index, link and color of parts that are added without
+REST = (OWN, -1, -1, ROD_COLOR)  # share, index, link and color of other parts
 LEAST_SIZE = 1e-3  # size of a robot without any length [m]
 _Z_AXIS = np.array([0.0, 0.0, 1.0])
 

@@ -34,10 +34,10 @@ class LocalSolving:
 
     def __init__(self, device: str = "auto", robot_file: str | None = None) -> None:
         self.robots = builtin_robot_names()
-        self.files = dict[str, str]()  # of uploaded robots, the oldest first, by names that are local to the page
+        self.files = dict[str, str]()  # of uploaded robots, the oldest first, by names of the page
         self._device, self._lock = device, threading.RLock()
         self._models = dict[str, RobotModel]()
-        self.bodies = dict[str, Mapping[str, Sequence[Body]]]()  # of links to be drawn, by robots that `robot` returned
+        self.bodies = dict[str, Mapping[str, Sequence[Body]]]()  # of drawn links, by names of robots from `robot`
         self._solvers: OrderedDict[tuple[object, ...], IKSolver] = OrderedDict()
         if robot_file is not None:
             name = Path(robot_file).stem

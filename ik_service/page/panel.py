@@ -168,7 +168,7 @@ class Panel:
             rotation.value = tuple(np.round(np.degrees([turn.roll, turn.pitch, turn.yaw]), 2).tolist())
 
     def show_size(self, last: Sequence[Obstacle]) -> None:
-        """Show the size of the obstacle that was moved last, if there is one."""
+        """Show the size of the obstacle moved last, if any."""
         for one in last:
             self.size.value = round(1e3 * one.size, 1)
 

@@ -36,7 +36,7 @@ FIRST: Mapping[str, Any] = json.loads((files("ik_service.page") / "first_poses.j
 PLANES: Mapping[str, tuple[int, int]] = {"level": (0, 1), "upright, along x": (0, 2), "upright, along y": (1, 2)}
 """Axes of the world spanning each plane of a slice, about the robot's base, through the first active target."""
 SLICE_PLACES, SLICE_WIDTH = 41, 2.2  # places along each side of a slice, and its width over the size of the robot
-DIRECTIONS, TILT_MOST = 60, 1.4  # directions of a tool that are tried, and their largest tilt [rad]
+DIRECTIONS, TILT_MOST = 60, 1.4  # tried directions of a tool, and their largest tilt [rad]
 GOLDEN = np.pi * (3.0 - 5.0**0.5)  # angle about the present direction from one to the next [rad]: spreads evenly
 LIMB_DOFS, FINGER_DOFS = 3, 4  # least DOFs that carry a hand, most DOFs of its finger
 

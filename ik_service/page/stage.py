@@ -156,7 +156,7 @@ class Stage:
         return self._scene.add_line_segments(name, points, color, thickness=3.0, thickness_units="screen")
 
     def hide(self, name: str) -> None:
-        """Remove what is shown under a name of `shown`."""
+        """Remove the picture with a name of `shown`."""
         if name in self.shown:
             self.shown.pop(name).remove()
 
@@ -198,7 +198,7 @@ class Stage:
                 self._scene.add_label(f"/ghosts/label_{k}", str(k + 1), position=place, anchor=ANCHORS[k % 2])
 
     def show_forks(self, forks: Sequence[tuple[Color, Float64Array]]) -> None:
-        """Show forks that point at poses [m, xyzw], shape [n, 7] for each color."""
+        """Show forks at poses [m, xyzw], shape [n, 7] for each color."""
         self.shown["forks"] = self._scene.add_frame("/forks", show_axes=False)
         for k, (color, poses) in enumerate(forks):
             ends = self.gizmo_size * np.pad(FORK, ((0, 0), (1, 0)))

@@ -26,7 +26,7 @@ from ik_service.page.stage import Stage
 OFF = {"collision": "off"}
 DRAG_STEP_S = 1.0 / 60.0  # time between two solves on the way to where a gizmo has been dragged [s]
 BETWEEN_S = 5.0 * DRAG_STEP_S
-"""Time that this takes at most [s]: a browser tells where a gizmo is every 50 to 100 ms; the robot moves in between."""
+"""Longest time of the steps between two messages [s]: a browser sends the pose of a gizmo every 50 to 100 ms."""
 
 
 class View:

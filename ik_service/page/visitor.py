@@ -162,7 +162,7 @@ class Visitor(View):
             self.panel.random.content = words.random_html(self._ask(self._solving.solve, question))
 
     def _do_path(self, pending: dict[str, Any]) -> None:
-        """Follow the drawn path or fit a clip, show the next waypoint or that of the time line, or delete the path."""
+        """Follow the drawn path or fit a clip, show the next waypoint or one of the time line, or delete the path."""
         path, robot = DrawnPath() if "clear" in pending else self._path, self.posed.robot
         fastest = np.minimum(robot.joint_acceleration_limit, robot.joint_velocity_limit / RAMP_S)
         calls: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {

@@ -135,7 +135,7 @@ class Workspace:
         self._reading.prepare(count)()
 
     def discovered(self, count: int, *, join: bool) -> Partition:
-        """Find the islands of every problem that has been read; with `join` all touched trees are one island."""
+        """Find the islands of all read problems; with `join` all touched trees are one island."""
         weights = self.problems.weights_of(self._rows, count)
         key = join, weights.shape, weights.tobytes()
         if key != self._discovery_key:

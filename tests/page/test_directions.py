@@ -1,4 +1,4 @@
-"""Directions of a target that are tried, and clips that are fitted to a drawn path: pictures, words and the robot."""
+"""Other directions of a target, and clips fitted to a drawn path: pictures, words and the robot."""
 
 import io
 import re
@@ -24,12 +24,12 @@ ROUNDING = 1e-4  # share of a limit: joints are float32
 
 
 def told(guest):
-    """The counts that are told, by fate."""
+    """The counts in the panel, by fate."""
     return {word: int(count) for count, word in re.findall(r">(\d+) ([^<:]+)<", guest.panel.found.content)}
 
 
 def drawn(guest):
-    """The number of forks that are drawn, by fate."""
+    """The number of drawn forks, by fate."""
     nodes = guest.visitor.client.scene._handle_from_node_name
     forks = {word: nodes[f"/forks/{k}"] for k, (word, _) in enumerate(words.FATES)}
     assert all((node.colors == color).all() for node, (_, color) in zip(forks.values(), words.FATES, strict=True))

@@ -31,7 +31,7 @@ Message = str | bytes
 """A message: text is JSON, bytes are MessagePack."""
 
 STREAMED = EDGE_COLUMNS[:5]
-"""The columns of a result that ticks are answered with: the configuration, and how well it meets the targets."""
+"""The columns in answers to ticks: the configuration, and its errors at the targets."""
 _PLACEHOLDERS = {"positions": [[0, 0, 0]], "orientations_xyzw": [[0, 0, 0, 1]]}
 _WIDTHS = {"positions": 3, "orientations_xyzw": 4}
 _GIVEN = {"pose": tuple(_PLACEHOLDERS), "position": ("positions",), "orientation": ("orientations_xyzw",)}
